@@ -1,0 +1,176 @@
+"""What a connector implements to run on the bridge, and what the bridge gives it.
+
+A connector object is pickled with the job. In the worker it makes a planner, a reader or a writer. Reader and writer are
+called from the worker's threads as said at each method; the bridge never calls two methods marked *command thread* at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from flink_pubsub.bridge.frames import RecordBlock, WriteBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of the source that one reader owns. `data` is text only the connector understands."""
+
+    id: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSplit:
+    """A split and the subtask that reads it."""
+
+    split: Split
+    owner: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All splits, and what the enumerator has to remember in checkpoints (a JSON value)."""
+
+    splits: Sequence[PlannedSplit]
+    state: Any
+
+
+class Context(Protocol):
+    """What every role gets from the bridge."""
+
+    @property
+    def subtask(self) -> int:
+        """Index of the subtask, 0 for a planner."""
+
+    @property
+    def parallelism(self) -> int:
+        """Parallelism of the operator."""
+
+    def fail(self, error: BaseException) -> None:
+        """Fails the job with this error. Any thread; the first call counts."""
+
+
+class ReaderContext(Context, Protocol):
+    """What a reader may tell the JVM."""
+
+    def checkpoint_settled(self, checkpoint: int) -> None:
+        """Ends the JVM's wait for this checkpoint's confirmation (`ReaderSettings.await_checkpoint_seconds`). Any thread."""
+
+
+class WriterContext(Context, Protocol):
+    """What a writer tells the JVM."""
+
+    def settled(self, records: int, size: int) -> None:
+        """Gives credit back: so many records have their answer, and so many bytes of those `write` brought are free. Any thread.
+
+        `size` counts the bytes of the WRITE columns; it may be negative, to charge what serialization added.
+        """
+
+    def flushed(self, flush: int) -> None:
+        """Everything written before this flush is settled. Any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Current values by Flink metric name; a dot in a name opens a metric group. Counters are totals since the start."""
+
+    counters: Mapping[str, int] = field(default_factory=dict)
+    gauges: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """What the JVM has to know of an open reader."""
+
+    close_seconds: float
+    """Budget of `close`; the JVM kills the worker a little later."""
+    fail_on_record_failure: bool = True
+    """Whether a record that the JVM's decoder refuses fails the job there and then, else it is reported to the reader."""
+    await_checkpoint_seconds: float = 0
+    """How long a completed checkpoint waits for `checkpoint_settled`; 0 means it does not wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """What the JVM has to know of an open writer."""
+
+    close_seconds: float
+    max_in_flight_records: int
+    max_in_flight_bytes: int
+    timestamps: bool
+    """Whether the writer wants event times; without, the JVM does not send them."""
+
+
+class SourceReader(Protocol):
+    """Reads splits. Made by `SourceConnector.open_reader`."""
+
+    @property
+    def settings(self) -> ReaderSettings: ...
+
+    def assign(self, splits: Sequence[tuple[int, Split]]) -> None:
+        """Starts reading splits; each comes with the ordinal that names it in blocks. Command thread; must not block."""
+
+    def poll(self, seconds: float) -> Sequence[RecordBlock]:
+        """The next records, or nothing after that many seconds. Fetch thread, only when the JVM asked for a batch."""
+
+    def pause_or_resume(self, pause: Sequence[str], resume: Sequence[str]) -> None:
+        """Stops or continues draining splits. Command thread."""
+
+    def snapshot(self, checkpoint: int, positions: Mapping[str, int]) -> None:
+        """A checkpoint covers every message up to these sequence numbers (per split id). Command thread."""
+
+    def checkpoint_complete(self, checkpoint: int) -> None:
+        """That checkpoint, and with it every earlier one, is complete. Command thread; must not block."""
+
+    def record_failed(self, split: str, sequence: int, error: str, emitting: bool) -> None:
+        """The JVM could not decode a message or, when `emitting`, the job failed on its records. Command thread."""
+
+    def metrics(self) -> Metrics:
+        """Current values. Metrics thread, every second; must not wait for any other thread."""
+
+    def close(self, seconds: float) -> None:
+        """Gives everything back and ends all threads within the budget. Called once; no other method is called after it."""
+
+
+class SinkWriter(Protocol):
+    """Writes elements. Made by `SinkConnector.open_writer`."""
+
+    @property
+    def settings(self) -> WriterSettings: ...
+
+    def write(self, batch: WriteBatch) -> None:
+        """Takes over elements; every one is settled later through the context, or the job failed. Command thread."""
+
+    def flush(self, flush: int, end_of_input: bool) -> None:
+        """Sends everything; `WriterContext.flushed` is called once all before it is settled. Command thread; must not wait."""
+
+    def send_now(self) -> None:
+        """Sends what is held back for batching: the JVM waits for credit. Command thread."""
+
+    def metrics(self) -> Metrics:
+        """Current values. Metrics thread, every second; must not wait for any other thread."""
+
+    def close(self, seconds: float) -> None:
+        """Ends all threads within the budget. Called once; no other method is called after it."""
+
+
+class SourceConnector(Protocol):
+    """The pickled half of a source."""
+
+    def plan(self, context: Context, state: Any) -> Plan:
+        """All splits for the parallelism. `state` is what an earlier plan left in the checkpoint restored from, else None.
+
+        Runs in a short-lived worker for the enumerator. Raising fails the job.
+        """
+
+    def open_reader(self, context: ReaderContext) -> SourceReader:
+        """A reader for one subtask. Raising fails the job."""
+
+
+class SinkConnector(Protocol):
+    """The pickled half of a sink."""
+
+    def open_writer(self, context: WriterContext) -> SinkWriter:
+        """A writer for one subtask. Raising fails the job."""
