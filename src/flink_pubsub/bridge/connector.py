@@ -63,7 +63,7 @@ class WriterContext(Context, Protocol):
     """What a writer tells the JVM."""
 
     def settled(self, records: int, size: int) -> None:
-        """Gives credit back: so many records have their answer, and so many bytes of those `write` brought are free. Any thread.
+        """Gives credit back: so many records have their answer, and so many of their bytes are free. Any thread.
 
         `size` counts the bytes of the WRITE columns; it may be negative, to charge what serialization added.
         """
@@ -131,7 +131,7 @@ class SourceReader(Protocol):
         """Current values. Metrics thread, every second; must not wait for any other thread."""
 
     def close(self, seconds: float) -> None:
-        """Gives everything back and ends all threads within the budget. Called once; no other method is called after it."""
+        """Gives everything back and ends all threads within the budget. Called once; only `metrics` is read after it."""
 
 
 class SinkWriter(Protocol):
@@ -153,7 +153,7 @@ class SinkWriter(Protocol):
         """Current values. Metrics thread, every second; must not wait for any other thread."""
 
     def close(self, seconds: float) -> None:
-        """Ends all threads within the budget. Called once; no other method is called after it."""
+        """Ends all threads within the budget. Called once; only `metrics` is read after it."""
 
 
 class SourceConnector(Protocol):

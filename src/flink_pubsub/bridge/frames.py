@@ -157,9 +157,9 @@ class RecordBlock:
         i64 first          sequence number of the first message; the others count up from it
         u32 messages
         u32 records
-        u32 × messages     records per message (flag 1; else one each)
-        i64 × records      event time in milliseconds (flag 2), NO_TIMESTAMP for none
-        u32 × records      record lengths
+        u32 [messages]     records per message (flag 1; else one each)
+        i64 [records]      event time in milliseconds (flag 2), NO_TIMESTAMP for none
+        u32 [records]      record lengths
         records
     """
 
@@ -218,8 +218,8 @@ class WriteBatch:
         u32 elements
         u8  flags          1: element column; 2: payload column; 4: timestamps
         i64 watermark      of all elements, NO_TIMESTAMP when none was seen
-        i64 × elements     event times (flag 4), NO_TIMESTAMP for none
-        per column (element first): u32 × elements lengths, then the bytes
+        i64 [elements]     event times (flag 4), NO_TIMESTAMP for none
+        per column (element first): u32 [elements] lengths, then the bytes
 
     `payloads` is what a JVM schema made of the elements, `elements` the elements themselves in the sink's element coding.
     """
