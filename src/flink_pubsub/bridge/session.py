@@ -28,7 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from flink_pubsub.bridge.connector import SinkConnector, SourceConnector
-from flink_pubsub.bridge.frames import PROTOCOL_VERSION, FrameReader, Kind, ProtocolError, decode_json
+from flink_pubsub.bridge.frames import (
+    PROTOCOL_VERSION,
+    FrameReader,
+    Kind,
+    ProtocolError,
+    decode_json,
+)
 from flink_pubsub.bridge.output import LogHandler, Output, claim_standard_streams
 from flink_pubsub.bridge.roles import PlannerRole, ReaderRole, Role, WriterRole
 
@@ -68,7 +74,6 @@ class Session:
         self._output = output
         self._commands: queue.Queue[tuple[Kind, bytes]] = queue.Queue()
         self._failed = threading.Event()
-        self._closing = threading.Event()
         self._ended = threading.Event()
         self._role: Role | None = None
 
@@ -83,7 +88,6 @@ class Session:
         except ProtocolError as error:
             self.fail(error)
             budget = ORPHAN_SECONDS
-        self._closing.set()
         self._commands.put((Kind.CLOSE, json.dumps({"seconds": budget}).encode()))
         ended = self._ended.wait(budget + 0.5)
         return 0 if ended else 1
@@ -128,13 +132,16 @@ class Session:
         self._ended.set()
 
     def _handle_until_close(self) -> float:
-        """Handles frames up to CLOSE, which the main thread always puts last; after a failure it only waits for that."""
+        """Handles frames up to CLOSE, which the main thread always puts last; after a failure it only waits for that.
+
+        What the JVM sent before CLOSE still counts: a completed checkpoint is acknowledged, not given back.
+        """
         usable = self._role is not None
         while True:
             kind, body = self._commands.get()
             if kind is Kind.CLOSE:
                 return float(decode_json(kind, body)["seconds"])
-            if not usable or self._role is None or self._closing.is_set():
+            if not usable or self._role is None:
                 continue
             try:
                 self._role.handle(kind, body)

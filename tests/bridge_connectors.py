@@ -1,0 +1,187 @@
+"""A counting source and a collecting sink: connectors small enough to see through, for tests of the bridge alone."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flink_pubsub.bridge.connector import (
+    Context,
+    Metrics,
+    Plan,
+    PlannedSplit,
+    ReaderContext,
+    ReaderSettings,
+    Split,
+    WriterContext,
+    WriterSettings,
+)
+from flink_pubsub.bridge.frames import RecordBlock, WriteBatch
+
+
+@dataclass(frozen=True)
+class CountingSource:
+    """Counts from 0 to `count` in every one of `splits` splits, `batch` messages at a time; message n is the text of n.
+
+    `journal` is a file that gets a line for everything the JVM said. `quirk` picks a misbehaviour.
+    """
+
+    splits: int = 1
+    count: int = 10
+    batch: int = 4
+    journal: str | None = None
+    quirk: str = ""
+
+    def plan(self, context: Context, state: Any) -> Plan:
+        if self.quirk == "plan raises":
+            raise ValueError("no plan today")
+        if self.quirk == "plan exits":
+            os._exit(7)
+        splits = [
+            PlannedSplit(Split(f"s{i}", str(self.count)), i % context.parallelism)
+            for i in range(self.splits)
+        ]
+        return Plan(splits, {"plans": 1 + (state or {"plans": 0})["plans"]})
+
+    def open_reader(self, context: ReaderContext) -> CountingReader:
+        if self.quirk == "open raises":
+            raise ValueError("closed on Mondays")
+        return CountingReader(self, context)
+
+
+class CountingReader:
+    settings = ReaderSettings(close_seconds=5)
+
+    def __init__(self, source: CountingSource, context: ReaderContext) -> None:
+        self.source = source
+        self.context = context
+        self.lock = threading.Condition()
+        self.next: dict[int, int] = {}
+        self.names: dict[str, int] = {}
+        self.paused: set[int] = set()
+        self.checkpoints = 0
+
+    def note(self, line: str) -> None:
+        if self.source.journal is not None:
+            with Path(self.source.journal).open("a") as journal:
+                journal.write(line + "\n")
+
+    def assign(self, splits: Sequence[tuple[int, Split]]) -> None:
+        print("user code may print")
+        with self.lock:
+            for ordinal, split in splits:
+                self.note(f"assign {split.id}")
+                self.next[ordinal] = 0
+                self.names[split.id] = ordinal
+            self.lock.notify_all()
+
+    def poll(self, seconds: float) -> Sequence[RecordBlock]:
+        if self.source.quirk == "poll raises":
+            raise ValueError("poll broke")
+        with self.lock:
+            self.lock.wait_for(
+                lambda: any(o not in self.paused for o in self.next), timeout=seconds
+            )
+            blocks = []
+            for ordinal, start in list(self.next.items()):
+                if ordinal in self.paused:
+                    continue
+                end = min(start + self.source.batch, self.source.count)
+                records = [str(n).encode() for n in range(start, end)]
+                finished = end == self.source.count
+                blocks.append(
+                    RecordBlock(
+                        ordinal,
+                        start,
+                        records,
+                        timestamps=list(range(start, end)),
+                        finished=finished,
+                    )
+                )
+                self.next[ordinal] = end
+                if finished:
+                    del self.next[ordinal]
+            return blocks
+
+    def pause_or_resume(self, pause: Sequence[str], resume: Sequence[str]) -> None:
+        with self.lock:
+            self.paused |= {self.names[name] for name in pause}
+            self.paused -= {self.names[name] for name in resume}
+            self.note(f"pause {list(pause)} resume {list(resume)}")
+            self.lock.notify_all()
+
+    def snapshot(self, checkpoint: int, positions: Mapping[str, int]) -> None:
+        self.note(f"snapshot {checkpoint} {dict(positions)}")
+
+    def checkpoint_complete(self, checkpoint: int) -> None:
+        self.checkpoints += 1
+        self.note(f"complete {checkpoint}")
+
+    def record_failed(
+        self, split: str, sequence: int, error: str, emitting: bool
+    ) -> None:
+        self.note(f"failed {split} {sequence} {emitting}")
+
+    def metrics(self) -> Metrics:
+        return Metrics(
+            {
+                "counted": sum(self.next.values()),
+                "checkpoints.completed": self.checkpoints,
+            },
+            {"splits": len(self.names)},
+        )
+
+    def close(self, seconds: float) -> None:
+        self.note("close")
+        if self.source.quirk == "close hangs":
+            time.sleep(60)
+
+
+@dataclass(frozen=True)
+class CollectingSink:
+    """Appends every element (or payload) to `path`, one a line, and settles it at once."""
+
+    path: str
+    max_in_flight_records: int = 100
+    quirk: str = ""
+
+    def open_writer(self, context: WriterContext) -> CollectingWriter:
+        return CollectingWriter(self, context)
+
+
+class CollectingWriter:
+    def __init__(self, sink: CollectingSink, context: WriterContext) -> None:
+        self.sink = sink
+        self.context = context
+        self.file = Path(f"{sink.path}.{context.subtask}").open("ab", buffering=0)  # noqa: SIM115
+        self.written = 0
+        self.settings = WriterSettings(
+            5, sink.max_in_flight_records, 1 << 20, timestamps=False
+        )
+
+    def write(self, batch: WriteBatch) -> None:
+        column = batch.elements or batch.payloads
+        assert column is not None
+        values = column.values()
+        self.written += len(values)
+        if self.sink.quirk == "write raises" and self.written > 20:
+            raise ValueError("the disk is full")
+        self.file.write(b"".join(value + b"\n" for value in values))
+        self.context.settled(len(values), sum(map(len, values)))
+
+    def flush(self, flush: int, end_of_input: bool) -> None:
+        self.context.flushed(flush)
+
+    def send_now(self) -> None:
+        pass
+
+    def metrics(self) -> Metrics:
+        return Metrics({"numRecordsSend": self.written})
+
+    def close(self, seconds: float) -> None:
+        self.file.close()
