@@ -36,7 +36,7 @@ def open_channel(connection: Connection) -> grpc.Channel:
     """A new channel of its own. Connects lazily; the caller closes it.
 
     Raises:
-        PubSubConnectorError: the credentials cannot be used.
+        CredentialsError: the credentials cannot be used.
     """
     if connection.emulator_endpoint is not None:
         return grpc.insecure_channel(connection.emulator_endpoint, options=(*_OPTIONS, ("grpc.enable_http_proxy", 0)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from flink_pubsub.errors import PubSubConnectorError
+from flink_pubsub.errors import CredentialsError
 
 _SCOPES = ("https://www.googleapis.com/auth/pubsub",)
 _MEND = "check that service_account_key_file names a readable service account key (JSON) on this machine"
@@ -22,7 +22,7 @@ def call_credentials(key_file: str | None) -> grpc.CallCredentials:
     """Call credentials that add a fresh token to every call; google-auth is imported only here.
 
     Raises:
-        PubSubConnectorError: there are no usable credentials.
+        CredentialsError: there are no usable credentials.
     """
     return grpc.metadata_call_credentials(
         _TokenPlugin(_application_default() if key_file is None else _from_key_file(key_file))
@@ -39,7 +39,7 @@ def _application_default() -> Any:
         failure = type(error).__name__
     else:
         return credentials
-    raise PubSubConnectorError(
+    raise CredentialsError(
         f"no application default credentials were found ({failure}): attach a service account, set"
         " GOOGLE_APPLICATION_CREDENTIALS, or give service_account_key_file or emulator_endpoint"
     )
@@ -63,7 +63,7 @@ def _from_key_file(key_file: str) -> Any:
         else:
             # A self-signed token needs no call to a token endpoint, so none can hold up the first message.
             return credentials.with_always_use_jwt_access(True)
-    raise PubSubConnectorError(f"the service account key file {failure}: {_MEND}")
+    raise CredentialsError(f"the service account key file {failure}: {_MEND}")
 
 
 class _TokenPlugin(grpc.AuthMetadataPlugin):
@@ -81,6 +81,6 @@ class _TokenPlugin(grpc.AuthMetadataPlugin):
             self._credentials.before_request(self._request, context.method_name, context.service_url, headers)
         except Exception as error:
             # Any thread of gRPC: a raised exception would be printed with its context, a reported one ends the call.
-            callback((), PubSubConnectorError(f"no access token could be obtained ({type(error).__name__})"))
+            callback((), CredentialsError(f"no access token could be obtained ({type(error).__name__})"))
         else:
             callback(tuple(headers.items()), None)
