@@ -27,8 +27,9 @@ OUTPUT = ROOT / "src" / "flink_pubsub" / "_jar"
 
 _RELEASE = "11"
 """Oldest Java that Flink 2 runs on."""
-_LINT = "-Xlint:all,-classfile,-path,-processing,-options"
-"""Everything but complaints about Flink's own jars and about `--release` itself."""
+_LINT = "-Xlint:all,-classfile,-path,-processing,-options,-try"
+"""Everything but complaints about Flink's own jars, about `--release` itself, and about `close` methods that may be
+interrupted, as Flink's may."""
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 """Timestamp of every jar entry: the earliest a zip can hold."""
 

@@ -1,0 +1,162 @@
+package io.github.flinkpubsub.bridge;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+
+import org.apache.flink.core.memory.DataOutputSerializer;
+
+/**
+ * The elements that go to the worker with the next WRITE frame, column by column.
+ *
+ * <p>An element is first encoded and then either added, or taken into the batch that follows: what {@link #take} returns
+ * holds added elements only. So its size is known before it is decided whether there is room for it. The buffers are used
+ * again and again.
+ */
+final class WriteBatch<T> {
+
+    static final long NO_TIMESTAMP = Long.MIN_VALUE;
+
+    private static final int HEADER_BYTES = Integer.BYTES + Byte.BYTES + Long.BYTES;
+    private static final int ELEMENTS = 1;
+    private static final int PAYLOADS = 2;
+    private static final int TIMESTAMPS = 4;
+
+    private final Column<T> elements;
+    private final Column<T> payloads;
+    private long[] timestamps;
+    private int size;
+    private long columnBytes;
+    private long encodedBytes;
+
+    /** Either encoder may be null: that column is left out then. */
+    WriteBatch(ElementEncoder<? super T> elements, ElementEncoder<? super T> payloads) {
+        this.elements = elements == null ? null : new Column<>(elements);
+        this.payloads = payloads == null ? null : new Column<>(payloads);
+    }
+
+    /** From now on batches carry event times. Before the first element only. */
+    void withTimestamps() {
+        timestamps = new long[64];
+    }
+
+    /** Elements added. */
+    int size() {
+        return size;
+    }
+
+    /** Length of the body that {@link #take} would return. */
+    long bodyBytes() {
+        return HEADER_BYTES + (long) size * overhead() + columnBytes;
+    }
+
+    /** Length of the body of a batch with nothing but an element of so many bytes. */
+    long bodyBytesOf(long elementBytes) {
+        return HEADER_BYTES + overhead() + elementBytes;
+    }
+
+    private int overhead() {
+        return (elements == null ? 0 : Integer.BYTES)
+                + (payloads == null ? 0 : Integer.BYTES)
+                + (timestamps == null ? 0 : Long.BYTES);
+    }
+
+    /** Encodes the next element, in place of one that was encoded and not added, and returns its bytes. */
+    long encode(T element) throws IOException {
+        encodedBytes = 0;
+        if (elements != null) {
+            encodedBytes += elements.encode(element);
+        }
+        if (payloads != null) {
+            encodedBytes += payloads.encode(element);
+        }
+        return encodedBytes;
+    }
+
+    /** Adds the element encoded last. */
+    void add(long timestamp) {
+        columnBytes += encodedBytes;
+        if (timestamps != null) {
+            if (size == timestamps.length) {
+                timestamps = Arrays.copyOf(timestamps, size * 2);
+            }
+            timestamps[size] = timestamp;
+        }
+        if (elements != null) {
+            elements.add(size);
+        }
+        if (payloads != null) {
+            payloads.add(size);
+        }
+        size++;
+    }
+
+    /** The body of a WRITE frame with all added elements, which leave the batch; one encoded and not added stays. */
+    byte[] take(long watermark) throws IOException {
+        ByteBuffer body = ByteBuffer.allocate(Math.toIntExact(bodyBytes()));
+        int flags = (elements == null ? 0 : ELEMENTS) | (payloads == null ? 0 : PAYLOADS) | (timestamps == null ? 0 : TIMESTAMPS);
+        body.putInt(size).put((byte) flags).putLong(watermark);
+        if (timestamps != null) {
+            body.asLongBuffer().put(timestamps, 0, size);
+            body.position(body.position() + size * Long.BYTES);
+        }
+        if (elements != null) {
+            elements.take(size, body);
+        }
+        if (payloads != null) {
+            payloads.take(size, body);
+        }
+        size = 0;
+        columnBytes = 0;
+        return body.array();
+    }
+
+    private static final class Column<T> {
+
+        private static final int INITIAL_BYTES = 16 * 1024;
+        /** A buffer that one huge element made larger than this is not kept for the small ones after it. */
+        private static final int KEPT_BYTES = 8 * 1024 * 1024;
+
+        private final ElementEncoder<? super T> encoder;
+        private DataOutputSerializer out = new DataOutputSerializer(INITIAL_BYTES);
+        private int[] lengths = new int[64];
+        private int added;
+
+        private Column(ElementEncoder<? super T> encoder) {
+            this.encoder = encoder;
+        }
+
+        private int encode(T element) throws IOException {
+            out.setPosition(added);
+            try {
+                encoder.encode(element, out);
+            } catch (Exception e) {
+                throw new IOException("An element cannot be written: " + encoder + " failed on it: " + e, e);
+            }
+            return out.length() - added;
+        }
+
+        private void add(int index) {
+            if (index == lengths.length) {
+                lengths = Arrays.copyOf(lengths, index * 2);
+            }
+            lengths[index] = out.length() - added;
+            added = out.length();
+        }
+
+        private void take(int size, ByteBuffer body) throws IOException {
+            body.asIntBuffer().put(lengths, 0, size);
+            body.position(body.position() + size * Integer.BYTES);
+            byte[] buffer = out.getSharedBuffer();
+            body.put(buffer, 0, added);
+            int pending = out.length() - added;
+            if (buffer.length > KEPT_BYTES) {
+                out = new DataOutputSerializer(Math.max(INITIAL_BYTES, pending));
+            } else {
+                out.setPosition(0);
+            }
+            out.write(buffer, added, pending);
+            added = 0;
+        }
+    }
+}
