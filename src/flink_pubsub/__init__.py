@@ -1,0 +1,66 @@
+"""Google Cloud Pub/Sub for PyFlink: a source and a sink whose connector logic runs in Python."""
+
+from __future__ import annotations
+
+from flink_pubsub._jarfile import jar
+from flink_pubsub.destinations import SubscriptionDestination, TopicDestination
+from flink_pubsub.errors import (
+    ConfigurationError,
+    CredentialsError,
+    DeserializationError,
+    DestinationError,
+    JarNotLoadedError,
+    PublishError,
+    PubSubConnectorError,
+    RecordError,
+    SerializationError,
+    SubscriptionError,
+)
+from flink_pubsub.messages import PubsubMessage
+from flink_pubsub.options import (
+    OrderingMode,
+    PubSubPublisherOptions,
+    PubSubSubscriberOptions,
+)
+from flink_pubsub.schemas import (
+    Collector,
+    PubSubDeserializationSchema,
+    PubSubSerializationSchema,
+)
+from flink_pubsub.sink import PubSubSink, SinkContext
+from flink_pubsub.source import PubSubSource
+
+__all__ = [
+    "Collector",
+    "ConfigurationError",
+    "CredentialsError",
+    "DeserializationError",
+    "DestinationError",
+    "JarNotLoadedError",
+    "OrderingMode",
+    "PubSubConnectorError",
+    "PubSubDeserializationSchema",
+    "PubSubPublisherOptions",
+    "PubSubSerializationSchema",
+    "PubSubSink",
+    "PubSubSource",
+    "PubSubSubscriberOptions",
+    "PublishError",
+    "PubsubMessage",
+    "RecordError",
+    "SerializationError",
+    "SinkContext",
+    "SubscriptionDestination",
+    "SubscriptionError",
+    "TopicDestination",
+    "jar",
+]
+
+
+def __getattr__(name: str) -> str:
+    # Reading the distribution's metadata takes longer than all imports above, and few ask for the version.
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("flink-pubsub")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

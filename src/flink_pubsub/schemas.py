@@ -53,7 +53,7 @@ class PubSubDeserializationSchema(ABC):
     decodes_in_jvm: bool = False
     """Whether Flink's JVM does the decoding; `open` and `deserialize` are never called then."""
 
-    def open(self) -> None:  # noqa: B027 - most schemas have nothing to open
+    def open(self) -> None:
         """Called once in each reader, before the first message. Raising fails the job."""
 
     @abstractmethod
@@ -176,7 +176,7 @@ class PubSubSerializationSchema(ABC):
     The object is pickled with the job; each writer has a copy of its own and uses it on one thread.
     """
 
-    def open(self) -> None:  # noqa: B027 - most schemas have nothing to open
+    def open(self) -> None:
         """Called once in each writer, before the first record. Raising fails the job."""
 
     @abstractmethod
@@ -190,7 +190,11 @@ class PubSubSerializationSchema(ABC):
 
     @property
     def payload_function(self) -> Callable[[Any], bytes] | None:
-        """What makes the payload, when that is a function and nothing else is asked for it."""
+        """The function of `payload`, if that is what this schema is made of, else None.
+
+        With it, or with a payload made in the JVM, a message is the payload plus what the two functions below extract, and
+        a writer may put it together itself; every other schema is called through `serialize`.
+        """
         return None
 
     @property
@@ -376,3 +380,10 @@ class WithOrderingKey(_Layer):
         message = self.inner.serialize(element)
         key = None if message is None else self._function(element)
         return replace(message, ordering_key=key) if message and key else message
+
+
+def jvm_encoding(schema: PubSubSerializationSchema) -> JvmPayloadEncoding | None:
+    """The schema below all layers, if it is one of PyFlink's."""
+    while isinstance(schema, _Layer):
+        schema = schema.inner
+    return schema if isinstance(schema, JvmPayloadEncoding) else None
