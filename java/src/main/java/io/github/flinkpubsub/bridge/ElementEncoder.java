@@ -1,7 +1,6 @@
 package io.github.flinkpubsub.bridge;
 
 import java.io.Serializable;
-
 import org.apache.flink.api.connector.sink2.WriterInitContext;
 import org.apache.flink.core.memory.DataOutputSerializer;
 
@@ -11,7 +10,6 @@ import org.apache.flink.core.memory.DataOutputSerializer;
  * <p>Its {@code toString} names what encodes, for errors.
  */
 public interface ElementEncoder<T> extends Serializable {
-
     /** Called once per writer, on the task thread, before the first element. */
     default void open(WriterInitContext context) throws Exception {}
 

@@ -1,14 +1,12 @@
 package io.github.flinkpubsub.bridge;
 
 import java.io.IOException;
-
 import org.apache.flink.api.connector.sink2.Sink;
 import org.apache.flink.api.connector.sink2.SinkWriter;
 import org.apache.flink.api.connector.sink2.WriterInitContext;
 
 /** A sink whose writers run in Python workers, one per subtask. */
 public final class PythonSink<T> implements Sink<T> {
-
     private static final long serialVersionUID = 1L;
 
     private final byte[] connector;

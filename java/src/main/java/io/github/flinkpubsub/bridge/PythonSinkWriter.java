@@ -6,7 +6,6 @@ import java.util.Map;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
-
 import org.apache.flink.api.common.operators.MailboxExecutor;
 import org.apache.flink.api.common.operators.ProcessingTimeService;
 import org.apache.flink.api.connector.sink2.SinkWriter;
@@ -32,7 +31,6 @@ import org.apache.flink.util.function.ThrowingRunnable;
  * when that waits. A failure ends a wait at once; otherwise it fails the task by a mail.
  */
 final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
-
     private static final int BATCH_ELEMENTS = 1000;
     private static final int BATCH_BYTES = 1024 * 1024;
     /** A batch is at most this part of a cap, so that the worker has the next while it settles one. */
@@ -47,7 +45,7 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
     private WorkerProcess worker;
 
     private Settings settings;
-    private long watermark = WriteBatch.NO_TIMESTAMP;
+    private long watermark = Frames.NO_TIMESTAMP;
     private long writtenRecords;
     private long writtenBytes;
     private long flushes;
@@ -58,8 +56,6 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
     private volatile long settledRecords;
     private volatile long settledBytes;
     private volatile long flushed;
-    private volatile Throwable failure;
-    private volatile boolean closed;
     private final AtomicBoolean waiting = new AtomicBoolean();
 
     PythonSinkWriter(WriteBatch<T> batch, MailboxExecutor mailbox, ProcessingTimeService timers) {
@@ -75,7 +71,7 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
 
     @Override
     public void write(T element, Context context) throws IOException, InterruptedException {
-        checkFailure();
+        worker.throwIfFailed();
         awaitReady();
         long bytes = batch.encode(element);
         long body = batch.bodyBytesOf(bytes);
@@ -95,7 +91,7 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
         } else if (batch.bodyBytes() + body >= Frames.MAX_FRAME_BYTES) {
             send();
         }
-        batch.add(settings.timestamps && context.timestamp() != null ? context.timestamp() : WriteBatch.NO_TIMESTAMP);
+        batch.add(settings.timestamps && context.timestamp() != null ? context.timestamp() : Frames.NO_TIMESTAMP);
         writtenRecords++;
         writtenBytes += bytes;
         if (batch.size() >= settings.batchElements || batch.bodyBytes() >= settings.batchBytes) {
@@ -113,7 +109,7 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
 
     @Override
     public void flush(boolean endOfInput) throws IOException, InterruptedException {
-        checkFailure();
+        worker.throwIfFailed();
         awaitReady();
         send();
         long flush = ++flushes;
@@ -144,7 +140,7 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
                 });
     }
 
-    private void awaitReady() throws IOException, InterruptedException {
+    private void awaitReady() throws InterruptedException {
         if (settings != null) {
             return;
         }
@@ -155,62 +151,52 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
         }
     }
 
-    private void await(BooleanSupplier done) throws IOException, InterruptedException {
-        while (true) {
-            checkFailure();
-            if (done.getAsBoolean()) {
-                return;
-            }
+    private void await(BooleanSupplier done) throws InterruptedException {
+        worker.throwIfFailed();
+        while (!done.getAsBoolean()) {
             // Announced first, looked at again after: a change in between finds the announcement, or is seen here.
             waiting.set(true);
-            if (failure == null && !done.getAsBoolean()) {
+            worker.throwIfFailed();
+            if (!done.getAsBoolean()) {
                 mailbox.yield();
             }
-            waiting.set(false);
         }
-    }
-
-    private void checkFailure() throws IOException {
-        Throwable cause = failure;
-        if (cause != null) {
-            throw new IOException("The sink's worker failed: " + cause.getMessage(), cause);
-        }
+        waiting.set(false);
     }
 
     @Override
-    public void onReady(JsonNode ready) {
+    public void onReady(JsonNode ready) throws ProtocolException {
         announced = new Settings(ready);
         wake();
     }
 
     @Override
-    public void onFrame(int kind, byte[] body) throws IOException {
+    public void onFrame(int kind, byte[] body) throws ProtocolException {
+        JsonNode frame = Frames.decodeJson(kind, body);
         if (kind == Frames.SETTLED) {
-            JsonNode settled = Frames.json(kind, body);
-            settledBytes += settled.path("bytes").asLong();
-            settledRecords += settled.path("records").asLong();
+            settledBytes += Frames.integer(kind, frame, "bytes");
+            settledRecords += Frames.integer(kind, frame, "records");
         } else if (kind == Frames.FLUSHED) {
-            flushed = Frames.json(kind, body).path("flush").asLong();
+            flushed = Frames.integer(kind, frame, "flush");
         } else {
-            throw new IOException("a writer's worker sent a frame of kind 0x" + Integer.toHexString(kind));
+            throw new ProtocolException("a writer's worker cannot send " + Frames.name(kind));
         }
         wake();
     }
 
     @Override
-    public void onFailure(Throwable cause) {
-        failure = cause;
-        if (!wake() && !closed) {
-            mail(this::checkFailure, "worker failed");
+    public void onFailure(WorkerException cause) {
+        if (!wake()) {
+            mail(() -> worker.throwIfFailed(), "fail with the worker");
         }
     }
 
     /** Whether the task thread was waiting, and now is not. */
     private boolean wake() {
-        return waiting.compareAndSet(true, false) && mail(() -> {}, "worker made progress");
+        return waiting.compareAndSet(true, false) && mail(() -> {}, "look at the worker's progress");
     }
 
-    private boolean mail(ThrowingRunnable<IOException> action, String description) {
+    private boolean mail(ThrowingRunnable<RuntimeException> action, String description) {
         try {
             mailbox.execute(action, description);
             return true;
@@ -221,14 +207,12 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
     }
 
     @Override
-    public void close() throws Exception {
-        closed = true;
+    public void close() {
         Settings known = announced;
         worker.close(known == null ? CLOSE_BEFORE_READY : known.close);
     }
     /** What the worker asked for in READY. */
     private static final class Settings {
-
         private final Duration close;
         private final long maxRecords;
         private final long maxBytes;
@@ -236,11 +220,11 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
         private final int batchElements;
         private final int batchBytes;
 
-        private Settings(JsonNode ready) {
-            close = Duration.ofMillis((long) (ready.path("close_seconds").asDouble() * 1000));
-            maxRecords = ready.path("max_in_flight_records").asLong();
-            maxBytes = ready.path("max_in_flight_bytes").asLong();
-            timestamps = ready.path("timestamps").asBoolean();
+        private Settings(JsonNode ready) throws ProtocolException {
+            close = Duration.ofMillis((long) (Frames.number(Frames.READY, ready, "close_seconds") * 1000));
+            maxRecords = Frames.integer(Frames.READY, ready, "max_in_flight_records");
+            maxBytes = Frames.integer(Frames.READY, ready, "max_in_flight_bytes");
+            timestamps = Frames.flag(Frames.READY, ready, "timestamps");
             batchElements = (int) Math.max(1, Math.min(BATCH_ELEMENTS, maxRecords / BATCHES_PER_CAP));
             batchBytes = (int) Math.max(1, Math.min(BATCH_BYTES, maxBytes / BATCHES_PER_CAP));
         }

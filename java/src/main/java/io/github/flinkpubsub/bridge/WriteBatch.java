@@ -3,7 +3,6 @@ package io.github.flinkpubsub.bridge;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
-
 import org.apache.flink.core.memory.DataOutputSerializer;
 
 /**
@@ -14,9 +13,6 @@ import org.apache.flink.core.memory.DataOutputSerializer;
  * again and again.
  */
 final class WriteBatch<T> {
-
-    static final long NO_TIMESTAMP = Long.MIN_VALUE;
-
     private static final int HEADER_BYTES = Integer.BYTES + Byte.BYTES + Long.BYTES;
     private static final int ELEMENTS = 1;
     private static final int PAYLOADS = 2;
@@ -112,7 +108,6 @@ final class WriteBatch<T> {
     }
 
     private static final class Column<T> {
-
         private static final int INITIAL_BYTES = 16 * 1024;
         /** A buffer that one huge element made larger than this is not kept for the small ones after it. */
         private static final int KEPT_BYTES = 8 * 1024 * 1024;

@@ -1,8 +1,7 @@
 package io.github.flinkpubsub.message;
 
-import java.io.IOException;
-
 import io.github.flinkpubsub.bridge.ElementEncoder;
+import java.io.IOException;
 import org.apache.flink.api.common.serialization.SerializationSchema;
 import org.apache.flink.api.connector.sink2.WriterInitContext;
 import org.apache.flink.core.memory.DataOutputSerializer;
@@ -12,7 +11,6 @@ import org.apache.flink.core.memory.DataOutputSerializer;
  * in a row are the tail of a serialized request as they are.
  */
 public final class MessageEncoder<T> implements ElementEncoder<T> {
-
     private static final long serialVersionUID = 1L;
 
     /** PublishRequest.messages, length-delimited. */

@@ -17,7 +17,6 @@ import java.util.Map;
  * Field 15 is not Pub/Sub's: the worker puts the delivery attempt there.
  */
 final class MessageReader {
-
     private static final int VARINT = 0;
     private static final int FIXED64 = 1;
     private static final int BYTES = 2;

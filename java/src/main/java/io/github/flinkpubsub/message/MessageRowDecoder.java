@@ -1,10 +1,9 @@
 package io.github.flinkpubsub.message;
 
-import java.io.IOException;
-
 import io.github.flinkpubsub.bridge.PythonSplit;
 import io.github.flinkpubsub.bridge.RecordDecoder;
 import io.github.flinkpubsub.bridge.RecordOutput;
+import java.io.IOException;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.connector.source.SourceReaderContext;
@@ -16,7 +15,6 @@ import org.apache.flink.types.Row;
  * subscription. Without an ordering key or a delivery attempt the field is null. The publish time is the event time too.
  */
 public final class MessageRowDecoder implements RecordDecoder<Row> {
-
     private static final long serialVersionUID = 1L;
 
     private static final ObjectMapper JSON = new ObjectMapper();

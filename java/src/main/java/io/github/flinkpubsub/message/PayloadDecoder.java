@@ -1,10 +1,9 @@
 package io.github.flinkpubsub.message;
 
-import java.io.IOException;
-
 import io.github.flinkpubsub.bridge.PythonSplit;
 import io.github.flinkpubsub.bridge.RecordDecoder;
 import io.github.flinkpubsub.bridge.RecordOutput;
+import java.io.IOException;
 import org.apache.flink.api.common.serialization.DeserializationSchema;
 import org.apache.flink.api.connector.source.SourceReaderContext;
 import org.apache.flink.metrics.MetricGroup;
@@ -13,7 +12,6 @@ import org.apache.flink.util.UserCodeClassLoader;
 
 /** Decodes the data of messages with a Flink schema. Records have the publish time as event time. */
 public final class PayloadDecoder<T> implements RecordDecoder<T> {
-
     private static final long serialVersionUID = 1L;
 
     private final DeserializationSchema<T> schema;
@@ -56,7 +54,6 @@ public final class PayloadDecoder<T> implements RecordDecoder<T> {
     }
 
     private static final class Records<T> implements Collector<T> {
-
         private final DeserializationSchema<T> schema;
         /** Null between two messages. */
         private RecordOutput<T> out;

@@ -1,15 +1,13 @@
 package io.github.flinkpubsub.message;
 
-import java.io.IOException;
-
 import io.github.flinkpubsub.bridge.ElementEncoder;
+import java.io.IOException;
 import org.apache.flink.api.common.serialization.SerializationSchema;
 import org.apache.flink.api.connector.sink2.WriterInitContext;
 import org.apache.flink.core.memory.DataOutputSerializer;
 
 /** Encodes elements with a Flink schema to the data of messages. */
 public final class PayloadEncoder<T> implements ElementEncoder<T> {
-
     private static final long serialVersionUID = 1L;
 
     private final SerializationSchema<T> schema;
