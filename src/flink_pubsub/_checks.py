@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from ipaddress import IPv6Address
 from typing import Any, NoReturn, TypeAlias
 
 from flink_pubsub.errors import ConfigurationError
@@ -17,9 +18,7 @@ _QUOTED = 120
 MAX_INT64 = 2**63 - 1
 """Where counts and sizes end: Java and the service hold them as signed 64-bit numbers."""
 
-_HOST_AND_PORT = re.compile(
-    r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[\w.-]+):(?P<port>[0-9]{1,5})", re.ASCII
-)
+_HOST_AND_PORT = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|\w[\w.-]*):(?P<port>[0-9]{1,5})", re.ASCII)
 
 Check: TypeAlias = Callable[[str, object], Any]
 """Takes an option's name and the value given for it; returns the value to keep, or raises `ConfigurationError`."""
@@ -42,27 +41,15 @@ def whole(minimum: int, maximum: int = MAX_INT64) -> Check:
 
 
 def _whole(minimum: int, maximum: int, option: str, value: object) -> int:
-    if (
-        not isinstance(value, int)
-        or isinstance(value, bool)
-        or not minimum <= value <= maximum
-    ):
-        limit = (
-            f"of at least {minimum}"
-            if maximum == MAX_INT64
-            else f"between {minimum} and {maximum}"
-        )
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        limit = f"of at least {minimum}" if maximum == MAX_INT64 else f"between {minimum} and {maximum}"
         refuse(option, f"must be an int {limit}", value)
     return value
 
 
 def factor(option: str, value: object) -> float:
     """Accepts an int or float of at least 1."""
-    if (
-        not isinstance(value, int | float)
-        or isinstance(value, bool)
-        or not 1 <= value < float("inf")
-    ):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 1 <= value < float("inf"):
         refuse(option, "must be a finite number of at least 1", value)
     return float(value)
 
@@ -92,13 +79,9 @@ def _duration(
     value: object,
 ) -> timedelta:
     if not isinstance(value, timedelta):
-        refuse(
-            option, "must be a datetime.timedelta, such as timedelta(seconds=10)", value
-        )
+        refuse(option, "must be a datetime.timedelta, such as timedelta(seconds=10)", value)
     if value < timedelta(0) or (not value and not zero):
-        refuse(
-            option, "must not be negative" if zero else "must be longer than 0", value
-        )
+        refuse(option, "must not be negative" if zero else "must be longer than 0", value)
     if minimum is not None and maximum is not None and not minimum <= value <= maximum:
         refuse(
             option,
@@ -132,9 +115,7 @@ def payload_function(value: object, signature: str, schema_class: type) -> None:
             "adapts payload-only schemas: give this schema to the builder as it is",
             value,
         )
-    if isinstance(value, type) and any(
-        base.__module__ == "pyflink.common.serialization" for base in value.__mro__
-    ):
+    if isinstance(value, type) and any(base.__module__ == "pyflink.common.serialization" for base in value.__mro__):
         refuse(
             name,
             f"needs the schema itself, not its class: {value.__name__}(...)",
@@ -148,9 +129,7 @@ def path(option: str, value: object, *, secret: bool = False) -> str:
     """Accepts a non-empty, trimmed path as text. A secret one is not quoted: it may be the key itself, given by mistake."""
     shown = None if secret else quoted(value)
     if not isinstance(value, str):
-        raise ConfigurationError(
-            option, f"must be a path as str, not {type(value).__name__}", shown
-        )
+        raise ConfigurationError(option, f"must be a path as str, not {type(value).__name__}", shown)
     if not value or value != value.strip():
         raise ConfigurationError(
             option,
@@ -158,19 +137,22 @@ def path(option: str, value: object, *, secret: bool = False) -> str:
             shown,
         )
     if "{" in value or "\n" in value or "\0" in value:
-        raise ConfigurationError(
-            option, "takes the path of a file, not its content", shown
-        )
+        raise ConfigurationError(option, "takes the path of a file, not its content", shown)
     return value
 
 
 def endpoint(option: str, value: object) -> str:
     """Accepts `host:port`; an IPv6 address stands in brackets."""
     match = _HOST_AND_PORT.fullmatch(value) if isinstance(value, str) else None
-    if match is None or not 1 <= int(match["port"]) <= 65535:
-        refuse(
-            option,
-            "must be 'host:port' without a scheme, such as 'localhost:8085' or '[::1]:8085', port 1 to 65535",
-            value,
-        )
+    if match is None or not 1 <= int(match["port"]) <= 65535 or not _is_ipv6(match["ipv6"] or "::"):
+        problem = "must be 'host:port' without a scheme, such as 'localhost:8085' or '[::1]:8085', with port 1 to 65535"
+        refuse(option, problem, value)
     return match.string
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True

@@ -49,9 +49,7 @@ def java_source(
     decoder, j_type, type_info_proto = _decoding(deserializer)
     connector = PubSubSourceConnector(replace(spec, type_info_proto=type_info_proto))
     pickled = _pickle(connector, {"deserializer": spec.deserializer})
-    return python_source(
-        pickled, worker_spec(python_executable), decoder, j_type, False
-    )
+    return python_source(pickled, worker_spec(python_executable), decoder, j_type, False)
 
 
 def _decoding(
@@ -120,9 +118,7 @@ class _Columns:
     payload_coding: PayloadCoding = "none"
 
 
-def java_sink(
-    spec: SinkSpec, j_type: JavaObject | None, python_executable: str | None
-) -> JavaObject:
+def java_sink(spec: SinkSpec, j_type: JavaObject | None, python_executable: str | None) -> JavaObject:
     """The Flink sink for a spec and a stream of this Java type.
 
     Raises:
@@ -144,9 +140,7 @@ def java_sink(
         "destination_resolver": spec.destination_resolver,
     }
     pickled = _pickle(PubSubSinkConnector(complete), user_code)
-    return python_sink(
-        pickled, worker_spec(python_executable), columns.elements, columns.payloads
-    )
+    return python_sink(pickled, worker_spec(python_executable), columns.elements, columns.payloads)
 
 
 def _columns(spec: SinkSpec, j_type: JavaObject | None) -> _Columns:
@@ -159,40 +153,30 @@ def _columns(spec: SinkSpec, j_type: JavaObject | None) -> _Columns:
     if encoding is None:
         return _element_columns(j_type)
     if encoding.j_schema is None:
-        raise ConfigurationError(
-            "serializer", "was unpickled without its JVM schema: build the sink anew"
-        )
+        raise ConfigurationError("serializer", "was unpickled without its JVM schema: build the sink anew")
     if j_type.equals(_pickled_type()):
         raise ConfigurationError(
             "serializer",
             "is a PyFlink schema, which runs in the JVM, but the stream has Python objects: give the function before the"
             " sink an output_type, such as Types.STRING(), or use PubSubSerializationSchema.payload with a Python function",
         )
-    extracts = (
-        spec.serializer.attributes_function or spec.serializer.ordering_key_function
-    )
+    extracts = spec.serializer.attributes_function or spec.serializer.ordering_key_function
     if spec.topic is not None and extracts is None:
         return _Columns(
             payloads=_java_class("message.MessageEncoder")(encoding.j_schema),
             payload_coding="message",
         )
     payloads = _java_class("message.PayloadEncoder")(encoding.j_schema)
-    return replace(
-        _element_columns(j_type), payloads=payloads, payload_coding="payload"
-    )
+    return replace(_element_columns(j_type), payloads=payloads, payload_coding="payload")
 
 
 def _element_columns(j_type: JavaObject) -> _Columns:
     from pyflink.common import Types
 
     if j_type.equals(_pickled_type()):
-        return _Columns(
-            elements=_java_class("bridge.BytesEncoder")(), element_coding="pickle"
-        )
+        return _Columns(elements=_java_class("bridge.BytesEncoder")(), element_coding="pickle")
     if j_type.equals(Types.PRIMITIVE_ARRAY(Types.BYTE()).get_java_type_info()):
-        return _Columns(
-            elements=_java_class("bridge.BytesEncoder")(), element_coding="bytes"
-        )
+        return _Columns(elements=_java_class("bridge.BytesEncoder")(), element_coding="bytes")
     serializer, proto = _coder("sink_to", j_type)
     return _Columns(_java_class("bridge.SerializerEncoder")(serializer), "proto", proto)
 
@@ -207,11 +191,7 @@ def worker_spec(python_executable: str | None) -> str:
             "client_executable": sys.executable,
             "client_python": "{}.{}".format(*sys.version_info[:2]),
             "version": build_info().version,
-            "search_path": [
-                os.path.abspath(entry)
-                for entry in sys.path
-                if os.path.exists(entry or ".")
-            ],
+            "search_path": [os.path.abspath(entry) for entry in sys.path if os.path.exists(entry or ".")],
         }
     )
 
@@ -223,12 +203,12 @@ def _coder(option: str, j_type: JavaObject) -> tuple[JavaObject, bytes]:
 
     utils = get_gateway().jvm.org.apache.flink.streaming.api.utils.PythonTypeUtils
     try:
-        serializer = utils.TypeInfoToSerializerConverter.typeInfoSerializerConverter(
-            j_type
-        )
+        serializer = utils.TypeInfoToSerializerConverter.typeInfoSerializerConverter(j_type)
         proto = utils.TypeInfoToProtoConverter.toTypeInfoProto(j_type).toByteArray()
     except Py4JJavaError as error:
-        problem = f"has a type that PyFlink cannot exchange with Python, {j_type.toString()}: {error.java_exception.getMessage()}"
+        problem = (
+            f"has a type that PyFlink cannot exchange with Python, {j_type.toString()}: {error.java_exception.getMessage()}"
+        )
         raise ConfigurationError(option, problem) from None
     return serializer, bytes(proto)
 
@@ -261,9 +241,7 @@ def _pickle(connector: object, user_code: Mapping[str, object]) -> bytes:
     except Exception as error:
         for option, part in user_code.items():
             _try_pickle(option, part)
-        raise ConfigurationError(
-            "the connector", f"cannot be pickled: {error}"
-        ) from error
+        raise ConfigurationError("the connector", f"cannot be pickled: {error}") from error
     return pickled
 
 

@@ -53,7 +53,7 @@ class PubSubDeserializationSchema(ABC):
     decodes_in_jvm: bool = False
     """Whether Flink's JVM does the decoding; `open` and `deserialize` are never called then."""
 
-    def open(self) -> None:
+    def open(self) -> None:  # noqa: B027 - most schemas have nothing to open
         """Called once in each reader, before the first message. Raising fails the job."""
 
     @abstractmethod
@@ -99,9 +99,7 @@ class PubSubDeserializationSchema(ABC):
                     type_info,
                 )
             return JvmPayloadDecoding(j_schema)
-        _checks.payload_function(
-            schema, "payload: bytes) -> record", PubSubDeserializationSchema
-        )
+        _checks.payload_function(schema, "payload: bytes) -> record", PubSubDeserializationSchema)
         return PayloadFunction(schema, type_info)
 
     @staticmethod
@@ -119,9 +117,7 @@ class PayloadFunction(PubSubDeserializationSchema):
     )
     """The problem to report when the function returns None."""
 
-    def __init__(
-        self, function: Callable[[bytes], Any], type_info: TypeInformation | None
-    ) -> None:
+    def __init__(self, function: Callable[[bytes], Any], type_info: TypeInformation | None) -> None:
         self.function = function
         self._type_info = type_info
 
@@ -176,7 +172,7 @@ class PubSubSerializationSchema(ABC):
     The object is pickled with the job; each writer has a copy of its own and uses it on one thread.
     """
 
-    def open(self) -> None:
+    def open(self) -> None:  # noqa: B027 - most schemas have nothing to open
         """Called once in each writer, before the first record. Raising fails the job."""
 
     @abstractmethod
@@ -226,9 +222,7 @@ class PubSubSerializationSchema(ABC):
         _checks.payload_function(schema, "record) -> bytes", PubSubSerializationSchema)
         return PayloadEncoding(schema)
 
-    def with_attributes(
-        self, function: Callable[[Any], Mapping[str, str] | None]
-    ) -> PubSubSerializationSchema:
+    def with_attributes(self, function: Callable[[Any], Mapping[str, str] | None]) -> PubSubSerializationSchema:
         """This schema, with attributes taken from the record added to those the message has; they win over those.
 
         The function is not called for skipped records; None or nothing adds nothing.
@@ -239,9 +233,7 @@ class PubSubSerializationSchema(ABC):
         _checks.function("with_attributes", function, "(record) -> dict of str to str")
         return WithAttributes(self, function)
 
-    def with_ordering_key(
-        self, function: Callable[[Any], str | None]
-    ) -> PubSubSerializationSchema:
+    def with_ordering_key(self, function: Callable[[Any], str | None]) -> PubSubSerializationSchema:
         """This schema, with an ordering key taken from the record; None or an empty one leaves the key as it is.
 
         The function is not called for skipped records. The sink must have `enable_message_ordering`.
@@ -276,9 +268,7 @@ class PayloadEncoding(PubSubSerializationSchema):
         if data is None:
             raise SerializationError(self.NO_PAYLOAD)
         if not isinstance(data, bytes):
-            raise SerializationError(
-                f"a payload must be bytes, not {type(data).__name__}"
-            )
+            raise SerializationError(f"a payload must be bytes, not {type(data).__name__}")
         return PubsubMessage(data)
 
 
@@ -343,29 +333,19 @@ class WithAttributes(_Layer):
     def attributes_function(self) -> Callable[[Any], Mapping[str, str] | None]:
         """The function, joined with that of a layer below."""
         below, own = self.inner.attributes_function, self._function
-        return (
-            own
-            if below is None
-            else lambda element: {**(below(element) or {}), **(own(element) or {})}
-        )
+        return own if below is None else lambda element: {**(below(element) or {}), **(own(element) or {})}
 
     def serialize(self, element: Any) -> PubsubMessage | None:
         """The inner message with the attributes added."""
         message = self.inner.serialize(element)
         attributes = None if message is None else self._function(element)
-        return (
-            replace(message, attributes={**message.attributes, **attributes})
-            if message and attributes
-            else message
-        )
+        return replace(message, attributes={**message.attributes, **attributes}) if message and attributes else message
 
 
 class WithOrderingKey(_Layer):
     """`with_ordering_key(function)`."""
 
-    def __init__(
-        self, inner: PubSubSerializationSchema, function: Callable[[Any], str | None]
-    ) -> None:
+    def __init__(self, inner: PubSubSerializationSchema, function: Callable[[Any], str | None]) -> None:
         super().__init__(inner)
         self._function = function
 
