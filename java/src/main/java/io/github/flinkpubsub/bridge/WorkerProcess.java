@@ -103,7 +103,7 @@ final class WorkerProcess {
         Handshake handshake = new Handshake(spec, interpreter);
         Process process;
         try {
-            process = new ProcessBuilder(interpreter.path, "-m", "flink_pubsub.bridge").start();
+            process = new ProcessBuilder(interpreter.path, "-m", "flink_pubsub.bridge", role).start();
         } catch (IOException e) {
             throw handshake.notStartable(e);
         }
