@@ -11,9 +11,9 @@ PYTHON := $(shell for p in python3.12 python3.11 python3.10 python3 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$p && break; done)
 endif
 
-SETUP = $(PYTHON) tools/setup.py --venv $(VENV)
+SETUP = $(PYTHON) -m tools.setup --venv $(VENV)
 BIN = $(VENV)/bin
-WITH_JAVA = $(BIN)/python tools/java.py
+WITH_JAVA = $(BIN)/python -m tools.javahome
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench docs wheel setup lock clean distclean python
@@ -35,7 +35,7 @@ lint: python ## format, style, types, import arrows, tracked files
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/check_files.py
+	$(BIN)/python -m tools.check_files
 
 bench: python ## throughput beside the official client and bare gRPC; ARGS=--json
 	@$(SETUP) dev --flink
@@ -54,7 +54,7 @@ setup: python ## everything the other targets need
 
 lock: python ## requirements/*.txt from pyproject.toml; ARGS=--upgrade for newer versions
 	@$(SETUP) run
-	@$(BIN)/python tools/lock.py $(ARGS)
+	@$(BIN)/python -m tools.lock $(ARGS)
 
 clean: ## removes what was built
 	rm -rf dist site build src/flink_pubsub/_jar .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LARGEST = 400_000
 """Bytes. The locks are the largest files by far."""
 
-_HOSTS = (("pypi", "org"), ("pythonhosted", "org"), ("maven", "org"), ("golang", "org"), ("npmjs", "org"), ("deb", "debian", "org"))
+_HOSTS = [f"{name}.org" for name in ("pypi", "pythonhosted", "maven", "golang", "npmjs", "deb.debian")]
 FORBIDDEN = {
     "a path of one machine": re.compile(r"(?<![\w.:/-])/(?:home|root|Users|work|mnt)/[\w.]"),
-    "a package registry's host": re.compile("|".join(re.escape(".".join(host)) for host in _HOSTS)),
+    "a package registry's host": re.compile("|".join(map(re.escape, _HOSTS))),
     "a conflict marker": re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE),
 }
 

