@@ -1,0 +1,161 @@
+"""`python -m benchmarks`: every row against the official client and the bare loop, several rounds in turn."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from benchmarks.measure import Counters, Rate
+from benchmarks.processes import Process
+from benchmarks.report import ROWS, Limit, Result, Row
+from benchmarks.worker import Reader, bare_acks, checkpoint_acks
+
+_START = 90.0
+"""Longest wait for a first message, in seconds: a cold PyFlink on a busy machine takes twenty."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One run's settings and its server."""
+
+    port: int
+    seconds: float
+    warm_up: float
+    folder: Path
+    serial: count[int]
+
+    def resource(self, counter: str) -> str:
+        """A subscription or topic that nothing has used before."""
+        kind = "topics" if counter == "published" else "subscriptions"
+        return f"projects/bench/{kind}/bench-{next(self.serial):04}"
+
+    def log(self, name: str) -> Path:
+        """A file for the stderr of a process."""
+        return self.folder / f"{name}-{next(self.serial):04}.log"
+
+    def rate(self, module: str, loop: str, counter: str, clients: int = 1) -> Rate:
+        """Runs clients until they have warmed up, and counts for the window."""
+        resource = self.resource(counter)
+        arguments = [loop, f"127.0.0.1:{self.port}", resource]
+        grace = 20 if module == "flink_job" else 1
+        running: list[Process] = []
+        try:
+            for _ in range(clients):
+                running.append(Process(f"benchmarks.{module}", arguments, self.log(f"{module}-{loop}"), grace=grace))
+
+            def check() -> None:
+                for process in running:
+                    process.check()
+
+            with Counters(self.port, resource) as counters:
+                counters.wait(counter, 1, _START, check)
+                time.sleep(self.warm_up)
+                return counters.rate(counter, self.seconds, check)
+        finally:
+            for process in running:
+                process.end()
+
+
+def compare(bench: Bench, row: Row, result: Result) -> None:
+    """One round of a row: ours, the official client, the bare loop."""
+    for name, module, loop in (
+        ("ours", "flink_job", row.name),
+        ("official", "official", row.name),
+        ("bare", "bare", row.bare_loop),
+    ):
+        rate = bench.rate(module, loop, row.counter)
+        getattr(result, name).append(rate.per_second)
+        result.server_load.setdefault(name, []).append(rate.server_load)
+        say(f"  {row.name:13} {name:8} {rate.per_second:>12,.0f} msg/s   server busy {rate.server_load:.0%}")
+
+
+def ceilings(bench: Bench) -> list[Limit]:
+    """How much the server can do for clients that do nothing."""
+    found = []
+    for name, loop, counter in (("server out", "drain", "sent"), ("server in", "flood", "published")):
+        rate = bench.rate("bare", loop, counter, clients=2)
+        limit = Limit(name, f"the server's ceiling, two clients that only {loop}", "msg/s", None, [rate.per_second])
+        say(f"  {limit.lines()[0]}")
+        found.append(limit)
+    return found
+
+
+def worker_limits(bench: Bench, rounds: int) -> list[Limit]:
+    """The rows that look at one worker."""
+    first = Limit("worker start", "to the first frame", "s", 0.7)
+    ready = Limit("worker ready", "to an opened reader", "s", None)
+    memory = Limit("worker memory", "resident, with an opened reader", "MB", 80)
+    acks = Limit("checkpoint acks", "100,000 acks of one checkpoint, beyond the server's own time", "s", 0.5)
+    for _ in range(rounds):
+        with Reader(bench.port, bench.resource("acked"), bench.log("worker")) as reader:
+            first.values.append(reader.start.first_frame)
+            ready.values.append(reader.start.ready)
+            memory.values.append(reader.start.resident / 1e6)
+        own = bare_acks(bench.port, bench.resource("acked"))
+        acks.values.append(checkpoint_acks(bench.port, bench.resource("acked"), bench.log("acks")) - own)
+    limits = [first, ready, memory, acks]
+    for limit in limits:
+        say(f"  {limit.lines()[0]}")
+    return limits
+
+
+def run(options: argparse.Namespace, folder: Path) -> int:
+    """The whole run; the exit status says whether every minimum was met."""
+    results = {row.name: Result(row) for row in ROWS if selected(row.name, options.only)}
+    with Process("benchmarks.server", ["--messages-per-response", str(options.per_response)], folder / "server.log") as server:
+        bench = Bench(int(server.line(20)), options.seconds, options.warm_up, folder, count())
+        limits = ceilings(bench) if selected("server", options.only) else []
+        for number in range(options.rounds if results else 0):
+            say(f"round {number + 1} of {options.rounds}")
+            for result in results.values():
+                compare(bench, result.row, result)
+        if selected("worker", options.only):
+            limits += worker_limits(bench, options.rounds)
+    say("")
+    entries: list[Result | Limit] = [*results.values(), *limits]
+    for entry in entries:
+        say("\n".join(entry.lines()))
+    if options.json:
+        machine = {"python": platform.python_version(), "cores": os.cpu_count(), "system": platform.platform()}
+        settings = {name: value for name, value in vars(options).items() if name != "json"}
+        document = {"machine": machine, "settings": settings, "rows": [entry.json() for entry in entries]}
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+    return 0 if all(entry.met for entry in entries) else 1
+
+
+def selected(name: str, only: list[str]) -> bool:
+    """Whether a row is wanted: by its name or by the first part of it."""
+    return not only or any(name == part or name.startswith(f"{part}-") for part in only)
+
+
+def say(text: str) -> None:
+    """Prints at once, for those who watch."""
+    print(text, flush=True)
+
+
+def main() -> int:
+    """Parses the command line and runs."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, each with every client in turn (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=8, help="length of a measured window (default: %(default)s)")
+    parser.add_argument("--warm-up", type=float, default=4, help="seconds before the window (default: %(default)s)")
+    parser.add_argument("--per-response", type=int, default=500, help="messages per pull response (default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    parser.add_argument(
+        "--only", type=lambda text: text.split(","), default=[], help="rows, such as source,sink-raw,worker,server"
+    )
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="flink-pubsub-bench-") as folder:
+        return run(options, Path(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
