@@ -1,0 +1,133 @@
+"""Ordered delivery: the messages of a key go out in the order of publishing, and start over where one failed.
+
+A key's life:
+
+1. Its messages wait in `pending`.
+2. A batch of them is delivered to one consumer, which holds the key from then on: `outstanding`, in order.
+3. An acked message stays in `outstanding` until all earlier ones are acked too.
+4. When one is nacked or expires, it and all later ones, acked or not, go back to the front of `pending`.
+5. When nothing is outstanding, any consumer may take the next batch; a key with nothing pending either is forgotten.
+
+How many batches may be outstanding at once is not specified by the service; `batches_per_key` decides. What went back in
+step 4 may go out again at once, to the same consumer, for it is part of a batch already begun.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from flink_pubsub.emulator.leases import Consumer, OrderedLease
+from flink_pubsub.emulator.messages import Message
+
+
+class KeyQueue:
+    """The messages of one ordering key."""
+
+    __slots__ = ("holder", "name", "outstanding", "pending", "queued", "returned")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pending: deque[Message] = deque()
+        self.outstanding: deque[OrderedLease] = deque()
+        self.returned = 0
+        self.holder: Consumer | None = None
+        self.queued = False
+
+
+class KeyedBacklog:
+    """All keys of a subscription, and which of them have something to deliver, to whom."""
+
+    def __init__(self, batches_per_key: int) -> None:
+        self._batches_per_key = batches_per_key
+        self._keys: dict[str, KeyQueue] = {}
+        self.free_keys: deque[KeyQueue] = deque()
+
+    def __len__(self) -> int:
+        """Messages waiting."""
+        return sum(len(key.pending) for key in self._keys.values())
+
+    def add(self, message: Message) -> None:
+        """A published message with a key."""
+        key = self._keys.get(message.ordering_key)
+        if key is None:
+            key = self._keys[message.ordering_key] = KeyQueue(message.ordering_key)
+        key.pending.append(message)
+        if not key.queued:
+            self._offer(key)
+
+    def next_key(self, consumer: Consumer) -> tuple[KeyQueue, int, int] | None:
+        """A key the consumer may have messages of now, how many of them at most, and the number of their batch."""
+        for queue in (consumer.ready_keys, self.free_keys):
+            while queue:
+                key = queue.popleft()
+                key.queued = False
+                count = self._deliverable(key)
+                if count:
+                    return key, count, self._batch_number(key)
+        return None
+
+    def delivered(self, key: KeyQueue, consumer: Consumer, leases: list[OrderedLease]) -> None:
+        """The leases, taken from the front of the key's pending messages, went to the consumer."""
+        key.holder = consumer
+        key.outstanding.extend(leases)
+        key.returned = max(0, key.returned - len(leases))
+        self._offer(key)
+
+    def acked(self, lease: OrderedLease) -> None:
+        """The message was acknowledged."""
+        lease.acked = True
+        key = lease.key
+        outstanding = key.outstanding
+        while outstanding and outstanding[0].acked:
+            outstanding.popleft()
+        if not outstanding:
+            key.holder = None
+            if not key.pending:
+                del self._keys[key.name]
+                return
+        self._offer(key)
+
+    def take_back(self, lease: OrderedLease) -> list[OrderedLease]:
+        """The message failed: put it and all later ones of its key back; returns their leases, now void."""
+        key = lease.key
+        void = []
+        while True:
+            last = key.outstanding.pop()
+            key.pending.appendleft(last.message)
+            key.returned += 1
+            void.append(last)
+            if last is lease:
+                break
+        if not key.outstanding:
+            key.holder = None
+        self._offer(key)
+        return void
+
+    def release(self, consumer: Consumer) -> None:
+        """The consumer is gone: what waited for it alone waits for any, once nothing of the key is outstanding."""
+        keys, consumer.ready_keys = consumer.ready_keys, deque()
+        for key in keys:
+            key.queued = False
+            self._offer(key)
+
+    def _deliverable(self, key: KeyQueue) -> int:
+        outstanding = key.outstanding
+        if not outstanding or outstanding[-1].batch - outstanding[0].batch + 1 < self._batches_per_key:
+            return len(key.pending)
+        return key.returned
+
+    def _batch_number(self, key: KeyQueue) -> int:
+        if not key.outstanding:
+            return 0
+        return key.outstanding[-1].batch + (0 if key.returned else 1)
+
+    def _offer(self, key: KeyQueue) -> None:
+        if key.queued or not self._deliverable(key):
+            return
+        if not key.outstanding:
+            self.free_keys.append(key)
+        elif key.holder is not None and not key.holder.closed:
+            key.holder.ready_keys.append(key)
+        else:
+            return
+        key.queued = True

@@ -1,0 +1,256 @@
+"""The service as a state machine: topics, subscriptions, and what each call does to them at a given time.
+
+Nothing here blocks, reads a clock or knows gRPC calls; methods take the request and the time, return the response and
+raise `ServiceError`. Whoever calls makes sure that only one method runs at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from flink_pubsub.emulator import limits
+from flink_pubsub.emulator.errors import already_exists, invalid, not_found
+from flink_pubsub.emulator.leases import DeliveryNumbers
+from flink_pubsub.emulator.messages import FIRST_MESSAGE_NUMBER, Message, store
+from flink_pubsub.emulator.subscription import Subscription
+from flink_pubsub.emulator.timers import Timers
+from flink_pubsub.wire import pubsub_pb2 as wire
+
+TOPIC_FIELDS = frozenset({"labels", "message_storage_policy", "kms_key_name", "message_retention_duration", "tags"})
+SUBSCRIPTION_FIELDS = frozenset(
+    {
+        "ack_deadline_seconds",
+        "dead_letter_policy",
+        "enable_exactly_once_delivery",
+        "expiration_policy",
+        "labels",
+        "message_retention_duration",
+        "push_config",
+        "retain_acked_messages",
+        "retry_policy",
+        "tags",
+    }
+)
+"""What an update may change."""
+
+DEFAULT_PAGE = 100
+MAX_PAGE = 1000
+
+
+class _Page(Protocol):
+    @property
+    def page_size(self) -> int: ...
+    @property
+    def page_token(self) -> str: ...
+
+
+T = TypeVar("T")
+Settings = TypeVar("Settings", wire.Topic, wire.Subscription)
+
+
+class Topic:
+    """A topic: its settings, its subscriptions, and the latest messages for whoever inspects them."""
+
+    def __init__(self, settings: wire.Topic) -> None:
+        self.settings = settings
+        self.subscriptions: dict[str, Subscription] = {}
+        self.published: deque[Message] = deque()
+        self.published_count = 0
+        self._published_bytes = 0
+
+    def keep(self, messages: Iterable[Message], maximum_bytes: int) -> None:
+        """Remember the messages, and forget the oldest beyond `maximum_bytes`."""
+        for message in messages:
+            self.published.append(message)
+            self._published_bytes += message.size
+        while self._published_bytes > maximum_bytes:
+            self._published_bytes -= self.published.popleft().size
+
+
+class Service:
+    """Topics and subscriptions of all projects.
+
+    Args:
+        epoch: what to add to a time to get seconds since 1970, for publish times.
+        batches_per_key: how many batches of an ordering key may be outstanding at once.
+        keep_published_bytes: how many bytes of published messages each topic remembers for inspection.
+        log_deliveries: how many deliveries each subscription remembers for inspection.
+    """
+
+    def __init__(
+        self, *, epoch: float = 0.0, batches_per_key: int = 1, keep_published_bytes: int = 64 << 20, log_deliveries: int = 0
+    ) -> None:
+        self.timers = Timers()
+        self.topics: dict[str, Topic] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self._epoch = epoch
+        self._batches_per_key = batches_per_key
+        self._keep_published_bytes = keep_published_bytes
+        self._log_deliveries = log_deliveries
+        self._delivery_numbers = DeliveryNumbers()
+        self._next_message = FIRST_MESSAGE_NUMBER
+
+    def topic(self, name: str) -> Topic:
+        """The topic, or NOT_FOUND."""
+        topic = self.topics.get(name)
+        if topic is None:
+            limits.check_name(name, "topics")
+            raise not_found(name)
+        return topic
+
+    def subscription(self, name: str) -> Subscription:
+        """The subscription, or NOT_FOUND."""
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            limits.check_name(name, "subscriptions")
+            raise not_found(name)
+        return subscription
+
+    # Publisher
+
+    def create_topic(self, request: wire.Topic, now: float) -> wire.Topic:
+        limits.check_name(request.name, "topics")
+        limits.check_topic(request)
+        if request.name in self.topics:
+            raise already_exists(request.name)
+        request.state = wire.Topic.ACTIVE
+        self.topics[request.name] = Topic(request)
+        return request
+
+    def get_topic(self, request: wire.GetTopicRequest, now: float) -> wire.Topic:
+        return self.topic(request.topic).settings
+
+    def update_topic(self, request: wire.UpdateTopicRequest, now: float) -> wire.Topic:
+        topic = self.topic(request.topic.name)
+        topic.settings = _updated(topic.settings, request.topic, request.update_mask, TOPIC_FIELDS, limits.check_topic)
+        return topic.settings
+
+    def list_topics(self, request: wire.ListTopicsRequest, now: float) -> wire.ListTopicsResponse:
+        names, token = _page(_in_project(self.topics, request.project), request)
+        return wire.ListTopicsResponse(topics=[self.topics[name].settings for name in names], next_page_token=token)
+
+    def list_topic_subscriptions(
+        self, request: wire.ListTopicSubscriptionsRequest, now: float
+    ) -> wire.ListTopicSubscriptionsResponse:
+        names, token = _page(self.topic(request.topic).subscriptions, request)
+        return wire.ListTopicSubscriptionsResponse(subscriptions=names, next_page_token=token)
+
+    def delete_topic(self, request: wire.DeleteTopicRequest, now: float) -> Empty:
+        topic = self.topic(request.topic)
+        del self.topics[request.topic]
+        for subscription in topic.subscriptions.values():
+            subscription.settings.topic = limits.DELETED_TOPIC
+        return Empty()
+
+    def publish(self, request: wire.PublishRequest, size: int, now: float) -> wire.PublishResponse:
+        """Publish; `size` is that of the request on the wire."""
+        topic = self.topic(request.topic)
+        limits.check_publish(request, size)
+        first = self._next_message
+        messages = store(request, first, self._epoch + now, now)
+        self._next_message += len(messages)
+        topic.published_count += len(messages)
+        topic.keep(messages, self._keep_published_bytes)
+        for subscription in topic.subscriptions.values():
+            subscription.add(messages)
+        return wire.PublishResponse(message_ids=[str(number) for number in range(first, self._next_message)])
+
+    # Subscriber
+
+    def create_subscription(self, request: wire.Subscription, now: float) -> wire.Subscription:
+        limits.check_name(request.name, "subscriptions")
+        limits.check_name(request.topic, "topics")
+        limits.check_subscription(request)
+        topic = self.topic(request.topic)
+        if request.name in self.subscriptions:
+            raise already_exists(request.name)
+        request.state = wire.Subscription.ACTIVE
+        if topic.settings.HasField("message_retention_duration"):
+            request.topic_message_retention_duration.CopyFrom(topic.settings.message_retention_duration)
+        subscription = Subscription(
+            request,
+            self.timers,
+            self._delivery_numbers,
+            batches_per_key=self._batches_per_key,
+            log_limit=self._log_deliveries,
+        )
+        self.subscriptions[request.name] = topic.subscriptions[request.name] = subscription
+        return request
+
+    def get_subscription(self, request: wire.GetSubscriptionRequest, now: float) -> wire.Subscription:
+        return self.subscription(request.subscription).settings
+
+    def update_subscription(self, request: wire.UpdateSubscriptionRequest, now: float) -> wire.Subscription:
+        subscription = self.subscription(request.subscription.name)
+        subscription.settings = _updated(
+            subscription.settings, request.subscription, request.update_mask, SUBSCRIPTION_FIELDS, limits.check_subscription
+        )
+        return subscription.settings
+
+    def list_subscriptions(self, request: wire.ListSubscriptionsRequest, now: float) -> wire.ListSubscriptionsResponse:
+        names, token = _page(_in_project(self.subscriptions, request.project), request)
+        settings = [self.subscriptions[name].settings for name in names]
+        return wire.ListSubscriptionsResponse(subscriptions=settings, next_page_token=token)
+
+    def delete_subscription(self, request: wire.DeleteSubscriptionRequest, now: float) -> Empty:
+        subscription = self.subscription(request.subscription)
+        del self.subscriptions[request.subscription]
+        topic = self.topics.get(subscription.settings.topic)
+        if topic is not None:
+            del topic.subscriptions[request.subscription]
+        subscription.end_consumers(not_found(request.subscription))
+        return Empty()
+
+    def acknowledge(self, request: wire.AcknowledgeRequest, size: int, now: float) -> Empty:
+        limits.check_request_size(size, limits.MAX_ACK_REQUEST_BYTES)
+        self.subscription(request.subscription).acknowledge(request.ack_ids)
+        return Empty()
+
+    def modify_ack_deadline(self, request: wire.ModifyAckDeadlineRequest, size: int, now: float) -> Empty:
+        limits.check_request_size(size, limits.MAX_ACK_REQUEST_BYTES)
+        subscription = self.subscription(request.subscription)
+        subscription.modify_ack_deadline(request.ack_ids, request.ack_deadline_seconds, now)
+        return Empty()
+
+
+def _in_project(names: Iterable[str], project: str) -> list[str]:
+    if not project.startswith("projects/") or project.count("/") != 1 or project.endswith("/"):
+        raise invalid(f"Invalid resource name given (name={project}).")
+    return [name for name in names if name.startswith(project + "/")]
+
+
+def _page(names: Iterable[str], request: _Page) -> tuple[Sequence[str], str]:
+    """One page of the names in order; the token is the last name of the page before."""
+    if request.page_size < 0:
+        raise invalid(f"Invalid page_size given ({request.page_size}).")
+    size = min(request.page_size or DEFAULT_PAGE, MAX_PAGE)
+    rest = sorted(name for name in names if name > request.page_token)
+    return rest[:size], rest[size - 1] if len(rest) > size else ""
+
+
+def _updated(
+    current: Settings, changes: Settings, mask: FieldMask, mutable: frozenset[str], check: Callable[[Settings], None]
+) -> Settings:
+    """A copy of `current` with the fields of `mask` taken from `changes`."""
+    if not mask.paths:
+        raise invalid("The update_mask of the request must be set, and must contain a non-empty paths list.")
+    updated = type(current)()
+    updated.CopyFrom(current)
+    for path in mask.paths:
+        field = path.split(".", 1)[0]
+        if field not in mutable:
+            raise invalid(f"Invalid update_mask provided in the request: {path!r} is not a known and mutable field.")
+        updated.ClearField(field)
+        part = type(current)()
+        part.CopyFrom(changes)
+        for other, _ in changes.ListFields():
+            if other.name != field:
+                part.ClearField(other.name)
+        updated.MergeFrom(part)
+    check(updated)
+    return updated
