@@ -1,5 +1,6 @@
 package io.github.flinkpubsub.message;
 
+import io.github.flinkpubsub.bridge.Frames;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
@@ -67,8 +68,11 @@ final class MessageReader {
     void read(byte[] bytes, int offset, int count) throws IOException {
         buffer = bytes;
         position = offset;
+        dataStart = offset;
         dataLength = 0;
+        messageIdStart = offset;
         messageIdLength = 0;
+        orderingKeyStart = offset;
         orderingKeyLength = 0;
         hasPublishTime = false;
         publishSeconds = 0;
@@ -124,9 +128,9 @@ final class MessageReader {
         return hasPublishTime ? Instant.ofEpochSecond(publishSeconds, publishNanos) : null;
     }
 
-    /** In milliseconds since the epoch; the lowest long when the message does not say. */
+    /** In milliseconds since the epoch; {@link Frames#NO_TIMESTAMP} when the message does not say. */
     long publishMillis() {
-        return hasPublishTime ? publishSeconds * 1000 + publishNanos / 1_000_000 : Long.MIN_VALUE;
+        return hasPublishTime ? publishSeconds * 1000 + publishNanos / 1_000_000 : Frames.NO_TIMESTAMP;
     }
 
     /** 0 when the service does not count. */

@@ -1,0 +1,103 @@
+"""Reaches the connector's Java classes, package-private ones included, in the JVM that PyFlink starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyflink import java_gateway
+from pyflink.util.java_utils import add_jars_to_context_class_loader, load_java_class, to_jarray
+
+import flink_pubsub
+
+PACKAGE = "io.github.flinkpubsub"
+WRAPPERS = ("java.lang.reflect.InvocationTargetException", "java.lang.reflect.UndeclaredThrowableException")
+
+
+class JavaError(Exception):
+    """What a Java method threw: its class and message."""
+
+    def __init__(self, error: Py4JJavaError) -> None:
+        thrown = error.java_exception
+        while thrown.getClass().getName() in WRAPPERS:
+            thrown = thrown.getCause()
+        self.kind: str = thrown.getClass().getName()
+        self.message: str = thrown.getMessage()
+        super().__init__(f"{self.kind}: {self.message}")
+
+
+@cache
+def jvm() -> Any:
+    """PyFlink's JVM, which knows the connector's jar."""
+    launch = java_gateway.launch_gateway_server_process
+
+    def launch_and_keep(*arguments: Any) -> Any:
+        _kept.append(launch(*arguments))
+        return _kept[-1]
+
+    java_gateway.launch_gateway_server_process = launch_and_keep
+    gateway = java_gateway.get_gateway()
+    java_gateway.launch_gateway_server_process = launch
+    add_jars_to_context_class_loader([flink_pubsub.jar()])
+    return gateway.jvm
+
+
+_kept: list[Any] = []
+"""The JVM's process. PyFlink forgets it, and then Python warns of a running process and its open pipes."""
+
+
+@cache
+def java_class(name: str) -> Any:
+    """A class of the connector, by its name below the package; any other, by its full name."""
+    jvm()
+    ours = name.split(".", 1)[0] in ("bridge", "message")
+    return load_java_class(f"{PACKAGE}.{name}" if ours else name)
+
+
+def objects(values: Sequence[Any]) -> Any:
+    """A Java array of objects."""
+    return to_jarray(jvm().Object, values)
+
+
+def classes(*values: Any) -> Any:
+    """A Java array of classes."""
+    return to_jarray(jvm().Class, values)
+
+
+def long_class() -> Any:
+    """The class of Java's primitive long."""
+    return java_class("java.lang.Long").getField("TYPE").get(None)
+
+
+class Reflected:
+    """A Java object, or a class's static side, whose non-public methods can be called by name and number of arguments."""
+
+    def __init__(self, name: str, instance: Any = None) -> None:
+        self.instance = instance
+        self._methods: dict[tuple[str, int], Any] = {}
+        for method in java_class(name).getDeclaredMethods():
+            method.setAccessible(True)
+            self._methods[method.getName(), method.getParameterCount()] = method
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if all(name != known for known, _ in self._methods):
+            raise AttributeError(name)
+
+        def call(*arguments: Any) -> Any:
+            try:
+                return self._methods[name, len(arguments)].invoke(self.instance, objects(arguments))
+            except Py4JJavaError as error:
+                raise JavaError(error) from None
+
+        return call
+
+
+def make(name: str, *arguments: Any) -> Reflected:
+    """A new object by the constructor with that many parameters."""
+    for constructor in java_class(name).getDeclaredConstructors():
+        if constructor.getParameterCount() == len(arguments):
+            constructor.setAccessible(True)
+            return Reflected(name, constructor.newInstance(objects(arguments)))
+    raise AssertionError(f"{name} has no constructor of {len(arguments)} parameters")
