@@ -7,6 +7,8 @@ the connection the user configured decides.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import grpc
 
 from flink_pubsub.options import Connection
@@ -38,9 +40,19 @@ def open_channel(connection: Connection) -> grpc.Channel:
     Raises:
         CredentialsError: the credentials cannot be used.
     """
-    if connection.emulator_endpoint is not None:
-        return grpc.insecure_channel(connection.emulator_endpoint, options=(*_OPTIONS, ("grpc.enable_http_proxy", 0)))
+    return channel_opener(connection)()
+
+
+def channel_opener(connection: Connection) -> Callable[[], grpc.Channel]:
+    """What opens any number of channels, as `open_channel` does, with credentials that are read once, now.
+
+    Raises:
+        CredentialsError: the credentials cannot be used.
+    """
+    endpoint = connection.emulator_endpoint
+    if endpoint is not None:
+        return lambda: grpc.insecure_channel(endpoint, options=(*_OPTIONS, ("grpc.enable_http_proxy", 0)))
     credentials = grpc.composite_channel_credentials(
         grpc.ssl_channel_credentials(), call_credentials(connection.service_account_key_file)
     )
-    return grpc.secure_channel(SERVICE, credentials, options=_OPTIONS)
+    return lambda: grpc.secure_channel(SERVICE, credentials, options=_OPTIONS)

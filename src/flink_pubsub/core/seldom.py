@@ -1,0 +1,21 @@
+"""Keeping a repeated warning from filling the log."""
+
+from __future__ import annotations
+
+
+class Seldom:
+    """Lets one event through per interval, and counts the others."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next: float | None = None
+        self._withheld = 0
+
+    def passes(self, now: float) -> int | None:
+        """None to withhold this event, else how many were withheld since the last that passed."""
+        if self._next is not None and now < self._next:
+            self._withheld += 1
+            return None
+        self._next = now + self._seconds
+        withheld, self._withheld = self._withheld, 0
+        return withheld

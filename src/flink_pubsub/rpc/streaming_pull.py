@@ -1,0 +1,264 @@
+"""One streaming-pull connection: opened, read, pinged, and opened again until it is stopped or fails for good.
+
+A thread per connection reads responses and hands each over; gRPC's own thread for requests sends the first one and the pings.
+The next response is asked of gRPC only when the receiver has room, so a receiver that is full fills the stream's flow-control
+window and then stops the server, instead of filling memory here.
+
+The life of a connection:
+
+1. *Opening*: a stream is opened with the first request, the only one that may carry the subscription, the client's id (one for
+   the connection, kept for every stream of it) and the limits.
+2. *Reading*: responses are handed over. Any response resets the backoff.
+3. *Waiting*: the stream ended with a status worth a retry, a normal close by the server among them; after a delay back to 1.
+4. *Failed*: it ended with any other status, which is reported once.
+5. *Stopped*: `stop` was called; from every state, at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import grpc
+
+from flink_pubsub.core.backoff import Backoff
+from flink_pubsub.core.keepalive import Keepalive, Step
+from flink_pubsub.rpc.status import Purpose, Status, status_of
+from flink_pubsub.wire.pubsub_pb2 import StreamingPullRequest, StreamingPullResponse
+
+METHOD = "/google.pubsub.v1.Subscriber/StreamingPull"
+
+_log = logging.getLogger(__name__)
+
+
+class Receiver(Protocol):
+    """Takes what a connection brings. Called on the connection's thread."""
+
+    def wait_for_room(self) -> bool:
+        """Waits until another response may be read; False when the receiver is closed. Must end when the receiver closes."""
+
+    def stream_deadline(self) -> int:
+        """The acknowledgement deadline, in seconds, that messages should arrive with. Any thread."""
+
+    def received(self, response: StreamingPullResponse, deadline: int, waited: float) -> None:
+        """Takes a response whose messages have this deadline, and may have waited for so many seconds before they were read."""
+
+    def ended(self, status: Status) -> None:
+        """The subscription cannot be read any more. The last call."""
+
+    def broke(self, error: Exception) -> None:
+        """Handling a response raised. The last call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the server may have outstanding on one connection."""
+
+    messages: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Durations of a connection's life, in seconds. The defaults are those of Google's clients."""
+
+    ping: float = 30.0
+    liveness: float = 15.0
+    backoff: float = 0.1
+    longest_backoff: float = 10.0
+
+
+class StreamingPull:
+    """A connection. `start` once, then `stop` and `join`."""
+
+    def __init__(
+        self,
+        channel: grpc.Channel,
+        subscription: str,
+        limits: Limits,
+        receiver: Receiver,
+        timing: Timing = Timing(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._open_stream: grpc.StreamStreamMultiCallable[bytes, StreamingPullResponse] = channel.stream_stream(
+            METHOD, request_serializer=None, response_deserializer=StreamingPullResponse.FromString
+        )
+        self._subscription = subscription
+        self._limits = limits
+        self._receiver = receiver
+        self._clock = clock
+        self._client_id = str(uuid.uuid4())
+        self._keepalive = Keepalive(timing.ping, timing.liveness)
+        self._keepalive_lock = threading.Lock()
+        self._backoff = Backoff(timing.backoff, 2, timing.longest_backoff)
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._stream: _Stream | None = None
+        self._thread = threading.Thread(target=self._run, name=f"pull-{subscription}", daemon=True)
+
+    def start(self) -> None:
+        """Opens the first stream, on the connection's thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the stream at once. Never blocks; any thread."""
+        with self._lock:
+            self._stopped.set()
+            stream = self._stream
+        if stream is not None:
+            stream.cancel()
+
+    def join(self, seconds: float) -> bool:
+        """Waits for the thread to end, and tells whether it did."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                status = self._read_stream()
+                if self._stopped.is_set():
+                    return
+                if not status.retryable(Purpose.STREAM):
+                    self._receiver.ended(status)
+                    return
+                delay = self._backoff.failed()
+                # Servers close streams routinely; only a connection that does not come back is worth a warning.
+                level = logging.WARNING if self._backoff.failures >= 5 else logging.DEBUG
+                _log.log(level, "a stream of %s ended (%s); the next opens in %.1f s", self._subscription, status, delay)
+                self._stopped.wait(delay)
+        except Exception as error:
+            self._receiver.broke(error)
+
+    def _read_stream(self) -> Status:
+        """Opens a stream and reads it to its end."""
+        wanted = self._receiver.stream_deadline
+        stream = _Stream(self._first_request(wanted()), self._keepalive, self._keepalive_lock, wanted, self._clock)
+        with self._lock:
+            if self._stopped.is_set():
+                return Status(grpc.StatusCode.CANCELLED, "stopped")
+            self._stream = stream
+            stream.open(self._open_stream, self._subscription)
+        try:
+            while True:
+                waited = self._wait_for_room(stream)
+                if waited is None:
+                    stream.cancel()
+                    return Status(grpc.StatusCode.CANCELLED, "the receiver is closed")
+                response = stream.read()
+                if response is None:
+                    return Status(grpc.StatusCode.OK, "closed by the server")
+                self._backoff.succeeded()
+                self._receiver.received(response, stream.deadline, waited)
+        except grpc.RpcError as error:
+            return status_of(error)
+        finally:
+            stream.close()
+            with self._lock:
+                self._stream = None
+
+    def _wait_for_room(self, stream: _Stream) -> float | None:
+        """Seconds waited for room, None when there will be none."""
+        began = self._clock()
+        stream.reading(False)
+        if not self._receiver.wait_for_room():
+            return None
+        stream.reading(True)
+        return self._clock() - began
+
+    def _first_request(self, deadline: int) -> StreamingPullRequest:
+        return StreamingPullRequest(
+            subscription=self._subscription,
+            stream_ack_deadline_seconds=deadline,
+            client_id=self._client_id,
+            max_outstanding_messages=self._limits.messages,
+            max_outstanding_bytes=self._limits.size,
+            protocol_version=1,
+        )
+
+
+class _Stream:
+    """One call. Its requests are an iterator on gRPC's thread: the first request, then a ping whenever one is due."""
+
+    def __init__(
+        self,
+        first: StreamingPullRequest,
+        keepalive: Keepalive,
+        lock: threading.Lock,
+        wanted: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        self._first = first
+        self._keepalive = keepalive
+        self._wanted = wanted
+        self._clock = clock
+        self._lock = lock
+        self._over = threading.Event()
+        self._responses: Iterator[StreamingPullResponse] = iter(())
+        self._cancel: Callable[[], bool] = lambda: False
+        self._sent_deadline = first.stream_ack_deadline_seconds
+        self._lowest_deadline = self._sent_deadline
+
+    @property
+    def deadline(self) -> int:
+        """The deadline that messages of this stream have at least: a change reaches the server at an unknown moment."""
+        return self._lowest_deadline
+
+    def open(self, stub: grpc.StreamStreamMultiCallable[bytes, StreamingPullResponse], subscription: str) -> None:
+        """Starts the call."""
+        self._keepalive.opened(self._clock())
+        call = stub(self._requests(), metadata=(("x-goog-request-params", f"subscription={subscription}"),))
+        self._responses, self._cancel = iter(call), call.cancel
+
+    def read(self) -> StreamingPullResponse | None:
+        """The next response, None at the stream's normal end.
+
+        Raises:
+            grpc.RpcError: the stream failed.
+        """
+        response = next(self._responses, None)
+        if response is not None:
+            with self._lock:
+                self._keepalive.heard(empty=not response.received_messages)
+        return response
+
+    def reading(self, reading: bool) -> None:
+        """Tells whether responses are being read."""
+        with self._lock:
+            self._keepalive.reading(reading, self._clock())
+
+    def cancel(self) -> None:
+        """Ends the call from any thread."""
+        self._over.set()
+        self._cancel()
+
+    def close(self) -> None:
+        """Ends the requests."""
+        self._over.set()
+
+    def _requests(self) -> Iterator[bytes]:
+        yield self._first.SerializeToString()
+        while not self._over.is_set():
+            with self._lock:
+                step, seconds = self._keepalive.step(self._clock())
+            if step is Step.REOPEN:
+                _log.warning("no answer to a ping on a stream of %s; it is opened again", self._first.subscription)
+                self.cancel()
+                return
+            if step is Step.PING:
+                yield self._ping().SerializeToString()
+            self._over.wait(seconds)
+
+    def _ping(self) -> StreamingPullRequest:
+        """An empty request, or one that changes the deadline: the only thing that later requests may say."""
+        wanted = self._wanted()
+        if wanted == self._sent_deadline:
+            return StreamingPullRequest()
+        self._lowest_deadline = min(self._sent_deadline, wanted)
+        self._sent_deadline = wanted
+        return StreamingPullRequest(stream_ack_deadline_seconds=wanted)
