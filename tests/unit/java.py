@@ -71,6 +71,11 @@ def long_class() -> Any:
     return java_class("java.lang.Long").getField("TYPE").get(None)
 
 
+def boxed_long(value: int) -> Any:
+    """A java.lang.Long: py4j would make an Integer of a small number, which a reflected call does not widen."""
+    return jvm().java.lang.Long.valueOf(str(value))
+
+
 class Reflected:
     """A Java object, or a class's static side, whose non-public methods can be called by name and number of arguments."""
 

@@ -73,7 +73,7 @@ def test_fields_repeated_and_unknown_fields_are_taken_as_protobuf_takes_them(
     unknown = b"\x80\x01\x05" + b"\x89\x01" + bytes(8) + b"\x92\x01\x02hi" + b"\x9d\x01" + bytes(4) + b"\x08\x07"
     data = first.SerializeToString() + unknown + second.SerializeToString()
     expected = PubsubMessage.FromString(data)
-    expected.DiscardUnknownFields()  # type: ignore[no-untyped-call]
+    expected.DiscardUnknownFields()
     assert read(reader, data) == expected
 
 
@@ -109,7 +109,7 @@ def test_what_protobuf_refuses_is_one_clear_error_and_the_rest_is_read_alike(rea
         assert expected is None or "wire type" in error.message or "publish time" in error.message
     else:
         assert expected is not None
-        expected.DiscardUnknownFields()  # type: ignore[no-untyped-call]
+        expected.DiscardUnknownFields()
         assert message == expected
 
 
@@ -259,5 +259,7 @@ def test_a_null_payload_is_a_serialization_failure(encoder: str) -> None:
         invoke.MethodHandles.dropArguments(null, 0, classes(java_class("java.lang.Object"))),
     )
     batch = make("bridge.WriteBatch", None, make(f"message.{encoder}", schema).instance)
-    with pytest.raises(JavaError, match="the serialization schema .* failed on it: .*a SerializationSchema must not return null"):
+    with pytest.raises(
+        JavaError, match=r"the serialization schema .* failed on it: .*a SerializationSchema must not return null"
+    ):
         batch.encode("element")
