@@ -16,7 +16,7 @@ BIN = $(VENV)/bin
 WITH_JAVA = $(BIN)/python -m tools.javahome
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs wheel setup lock clean distclean python
+.PHONY: help demo test lint bench docs wheel jar setup lock clean distclean python
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -48,6 +48,9 @@ docs: python ## the documentation site, in site/
 wheel: python ## the wheel with the jar inside, in dist/
 	@$(SETUP) run --flink
 	@$(BIN)/hatchling build -t wheel -d dist
+
+jar: python ## the Java half alone, unless it is up to date
+	@$(SETUP) run --flink
 
 setup: python ## everything the other targets need
 	@$(SETUP) dev --flink

@@ -25,6 +25,7 @@ from tools import javahome
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ROOT / "requirements"
+DOWNLOADS = {"run": 450, "dev": 500, "java": 100}
 JDK = "default-jdk-headless"
 """Debian's package with a compiler and no desktop."""
 
@@ -71,7 +72,7 @@ class Environment:
         digest = _digest(lock)
         if self._installed().get(name) == digest:
             return
-        say(f"installing the locked packages of {lock.relative_to(ROOT)} (some 500 MB in all the first time)")
+        say(f"installing the locked packages of {lock.relative_to(ROOT)} (up to {DOWNLOADS[name]} MB to download)")
         # Some packages exist as source only: what builds them is held to the lock as well.
         self._uv("install", "--require-hashes", "--build-constraints", LOCKS / "run.txt", "--requirements", lock)
         self._note(name, digest)
