@@ -28,7 +28,8 @@ import org.slf4j.LoggerFactory;
  *   <li><em>Greeted.</em> HELLO matched this build; INIT and CONNECTOR go out.
  *   <li><em>Ready.</em> READY came; frames given to {@link #send} go out in order, those given earlier first. User code may take any
  *       time to get here, so this wait has no end but says in the log that it lasts.
- *   <li><em>Closed.</em> {@link #close} asked, waited its budget, and ended what was left. Nothing is reported any more.
+ *   <li><em>Closed.</em> {@link #close} asked, waited its budget, and ended what was left; one that is not ready yet, or is
+ *       {@linkplain #destroy destroyed}, is ended at once. Nothing is reported any more.
  *   <li>Or <em>failed</em>, from any of the first three: {@link WorkerListener#onFailure} is called once, every later send throws.
  *       The process then ends by itself, or in {@link #close}.
  * </ol>
@@ -183,30 +184,67 @@ final class WorkerProcess {
      * and a few seconds, kills at once when the caller is interrupted (and leaves it interrupted). Idempotent.
      */
     void close(Duration budget) {
-        if (!closing.compareAndSet(false, true)) {
-            return;
-        }
-        boolean interrupted = false;
-        try {
-            boolean ended = false;
-            if (ready.isDone() && !ready.isCompletedExceptionally()) {
-                byte[] body = Frames.encodeJson(Frames.newJson().put("seconds", budget.toMillis() / 1000.0));
-                ended = outgoing.offer(new Outgoing(Frames.CLOSE, body, 0, body.length))
-                        && process.waitFor(budget.plus(GRACE).toMillis(), TimeUnit.MILLISECONDS);
-            } else if (failure.get() != null) {
-                ended = process.waitFor(GRACE.toMillis(), TimeUnit.MILLISECONDS);
+        if (closing.compareAndSet(false, true)) {
+            boolean interrupted = false;
+            try {
+                awaitEnd(budget);
+            } catch (InterruptedException e) {
+                interrupted = true;
             }
-            if (!ended && process.isAlive()) {
-                LOG.info("{} (process {}) is killed: {}", name, process.pid(), ready.isDone() ? "it did not end in time" : "unused");
-            }
-        } catch (InterruptedException e) {
-            interrupted = true;
+            end(interrupted);
         }
+    }
+
+    /** Kills a worker that has nothing to give back, and joins the threads. Idempotent. */
+    void destroy() {
+        if (closing.compareAndSet(false, true)) {
+            end(false);
+        }
+    }
+
+    private void awaitEnd(Duration budget) throws InterruptedException {
+        boolean ended = false;
+        if (ready.isDone() && !ready.isCompletedExceptionally()) {
+            byte[] body = Frames.encodeJson(Frames.newJson().put("seconds", budget.toMillis() / 1000.0));
+            ended = outgoing.offer(new Outgoing(Frames.CLOSE, body, 0, body.length))
+                    && process.waitFor(budget.plus(GRACE).toMillis(), TimeUnit.MILLISECONDS);
+        } else if (failure.get() != null) {
+            ended = process.waitFor(GRACE.toMillis(), TimeUnit.MILLISECONDS);
+        }
+        if (!ended) {
+            LOG.warn("{} (process {}) did not end within {} s and is killed", name, process.pid(), budget.toMillis() / 1000.0);
+        }
+    }
+
+    /** Ends what is left: the process, and then the threads, whose pipes are broken by that. */
+    private void end(boolean interrupted) {
         kill();
-        interrupted |= !joinThreads();
+        WorkerException closed = new WorkerException(name + " is closed");
+        greeted.completeExceptionally(closed);
+        ready.completeExceptionally(closed);
+        stdin.interrupt();
+        long deadline = System.nanoTime() + GRACE.toNanos();
+        for (Thread thread : new Thread[] {stdout, stdin, stderr}) {
+            interrupted |= !join(thread, deadline);
+        }
         if (interrupted) {
             Thread.currentThread().interrupt();
         }
+    }
+
+    private boolean join(Thread thread, long deadline) {
+        if (thread == Thread.currentThread()) {
+            return true;
+        }
+        try {
+            thread.join(Math.max(1, TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime())));
+        } catch (InterruptedException e) {
+            return false;
+        }
+        if (thread.isAlive()) {
+            LOG.warn("{} does not end: something holds the pipe of {} open", thread.getName(), name);
+        }
+        return true;
     }
 
     private void kill() {
@@ -214,30 +252,6 @@ final class WorkerProcess {
             process.descendants().forEach(ProcessHandle::destroyForcibly);
             process.destroyForcibly();
         }
-    }
-
-    /** Ends the threads, whose pipes are broken by now; false if interrupted meanwhile. */
-    private boolean joinThreads() {
-        WorkerException closed = new WorkerException(name + " is closed");
-        greeted.completeExceptionally(closed);
-        ready.completeExceptionally(closed);
-        stdin.interrupt();
-        long deadline = System.nanoTime() + GRACE.toNanos();
-        boolean interrupted = false;
-        for (Thread thread : new Thread[] {stdout, stdin, stderr}) {
-            long left = Math.max(1, TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime()));
-            try {
-                if (thread != Thread.currentThread()) {
-                    thread.join(left);
-                }
-            } catch (InterruptedException e) {
-                interrupted = true;
-            }
-            if (thread.isAlive() && thread != Thread.currentThread()) {
-                LOG.warn("{} does not end: something holds the pipe of {} open", thread.getName(), name);
-            }
-        }
-        return !interrupted;
     }
 
     private void fail(WorkerException cause) {
@@ -378,7 +392,7 @@ final class WorkerProcess {
                 LOG.debug("{} closed", name);
                 break;
             default:
-                if (kind <= Frames.HELLO) {
+                if (kind <= Frames.HELLO || !ready.isDone()) {
                     throw new ProtocolException("a " + Frames.name(kind) + " frame is not for the JVM, or not now");
                 }
                 listener.onFrame(kind, body);

@@ -1,0 +1,75 @@
+package io.github.flinkpubsub.bridge;
+
+import java.io.IOException;
+import java.util.Objects;
+import org.apache.flink.api.connector.source.SourceOutput;
+import org.apache.flink.connector.base.source.reader.RecordEmitter;
+import org.apache.flink.util.ExceptionUtils;
+
+/**
+ * Decodes messages and emits their records, and tells the two ways apart in which that can fail.
+ *
+ * <p>What comes out of {@link SourceOutput#collect} is the job's own failure: the worker hears of it, so that it can give the message
+ * back at once, and it fails the task. Anything else is a message that cannot be decoded: the worker's settings say whether that fails
+ * the task too or is the worker's to decide. Task thread only.
+ */
+final class MessageEmitter<T> implements RecordEmitter<RecordBatch.Message, T, SplitProgress>, RecordOutput<T> {
+    private final RecordDecoder<T> decoder;
+    private final ReaderWorker worker;
+    private SourceOutput<T> output;
+    private Throwable downstreamFailure;
+
+    MessageEmitter(RecordDecoder<T> decoder, ReaderWorker worker) {
+        this.decoder = decoder;
+        this.worker = worker;
+    }
+
+    @Override
+    public void emitRecord(RecordBatch.Message message, SourceOutput<T> splitOutput, SplitProgress progress) throws Exception {
+        output = splitOutput;
+        PythonSplit split = progress.split;
+        try {
+            while (message.nextRecord()) {
+                decoder.decode(split, message.buffer(), message.offset(), message.length(), message.timestamp(), this);
+            }
+        } catch (Throwable e) {
+            if (downstreamFailure == null) {
+                refuse(split, message.sequence(), e);
+            }
+        }
+        if (downstreamFailure != null) {
+            reportDownstreamFailure(split, message.sequence());
+            ExceptionUtils.rethrowException(downstreamFailure);
+        }
+        progress.advance(message.sequence());
+    }
+
+    @Override
+    public void collect(T record, long timestamp) {
+        Objects.requireNonNull(record, "a decoder emitted null");
+        try {
+            output.collect(record, timestamp);
+        } catch (Throwable e) {
+            downstreamFailure = e;
+            throw e;
+        }
+    }
+
+    private void refuse(PythonSplit split, long sequence, Throwable cause) throws IOException {
+        if (cause instanceof Error) {
+            throw (Error) cause;
+        }
+        if (worker.failsOnRecordFailure()) {
+            throw new IOException("Message " + sequence + " of split " + split + " cannot be decoded: " + cause, cause);
+        }
+        worker.recordFailed(split, sequence, cause, false);
+    }
+
+    private void reportDownstreamFailure(PythonSplit split, long sequence) {
+        try {
+            worker.recordFailed(split, sequence, downstreamFailure, true);
+        } catch (WorkerException e) {
+            downstreamFailure.addSuppressed(e);
+        }
+    }
+}
