@@ -61,33 +61,18 @@ def flag(option: str, value: object) -> bool:
     return value
 
 
-def duration(
-    minimum: timedelta | None = None,
-    maximum: timedelta | None = None,
-    *,
-    zero: bool = False,
-) -> Check:
+def duration(minimum: timedelta | None = None, maximum: timedelta | None = None, *, zero: bool = False) -> Check:
     """A check for durations: positive, within the range if one is given, and 0 only where that has a meaning."""
     return partial(_duration, minimum, maximum, zero)
 
 
-def _duration(
-    minimum: timedelta | None,
-    maximum: timedelta | None,
-    zero: bool,
-    option: str,
-    value: object,
-) -> timedelta:
+def _duration(minimum: timedelta | None, maximum: timedelta | None, zero: bool, option: str, value: object) -> timedelta:
     if not isinstance(value, timedelta):
         refuse(option, "must be a datetime.timedelta, such as timedelta(seconds=10)", value)
     if value < timedelta(0) or (not value and not zero):
         refuse(option, "must not be negative" if zero else "must be longer than 0", value)
     if minimum is not None and maximum is not None and not minimum <= value <= maximum:
-        refuse(
-            option,
-            f"must be between {minimum.total_seconds():g} and {maximum.total_seconds():g} seconds",
-            value,
-        )
+        refuse(option, f"must be between {minimum.total_seconds():g} and {maximum.total_seconds():g} seconds", value)
     return value
 
 
@@ -110,17 +95,9 @@ def payload_function(value: object, signature: str, schema_class: type) -> None:
     """Accepts what `payload` of a schema class accepts besides PyFlink schemas: any other callable."""
     name = f"{schema_class.__name__}.payload"
     if isinstance(value, schema_class):
-        refuse(
-            name,
-            "adapts payload-only schemas: give this schema to the builder as it is",
-            value,
-        )
+        refuse(name, "adapts payload-only schemas: give this schema to the builder as it is", value)
     if isinstance(value, type) and any(base.__module__ == "pyflink.common.serialization" for base in value.__mro__):
-        refuse(
-            name,
-            f"needs the schema itself, not its class: {value.__name__}(...)",
-            value,
-        )
+        refuse(name, f"needs the schema itself, not its class: {value.__name__}(...)", value)
     if not callable(value):
         refuse(name, f"needs a PyFlink schema or a function ({signature}", value)
 
@@ -131,11 +108,7 @@ def path(option: str, value: object, *, secret: bool = False) -> str:
     if not isinstance(value, str):
         raise ConfigurationError(option, f"must be a path as str, not {type(value).__name__}", shown)
     if not value or value != value.strip():
-        raise ConfigurationError(
-            option,
-            "must be a path that is not empty and has no spaces around it",
-            shown,
-        )
+        raise ConfigurationError(option, "must be a path that is not empty and has no spaces around it", shown)
     if "{" in value or "\n" in value or "\0" in value:
         raise ConfigurationError(option, "takes the path of a file, not its content", shown)
     return value

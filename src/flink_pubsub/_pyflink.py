@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from flink_pubsub import _checks
 from flink_pubsub.errors import ConfigurationError, JarNotLoadedError
-from flink_pubsub.schemas import (
-    JvmPayloadDecoding,
-    PubSubDeserializationSchema,
-    jvm_encoding,
-)
+from flink_pubsub.schemas import JvmPayloadDecoding, PubSubDeserializationSchema, jvm_encoding
 from flink_pubsub.sink import ElementCoding, PayloadCoding, SinkSpec
 
 if TYPE_CHECKING:
@@ -32,36 +28,28 @@ if TYPE_CHECKING:
 _PACKAGE = "io.github.flinkpubsub"
 
 
-def java_source(
-    spec: SourceSpec,
-    deserializer: PubSubDeserializationSchema,
-    python_executable: str | None,
-) -> JavaObject:
+def java_source(spec: SourceSpec, deserializer: PubSubDeserializationSchema, python_executable: str | None) -> JavaObject:
     """The Flink source for a spec.
 
     Raises:
         JarNotLoadedError: the JVM does not know the connector's classes.
         ConfigurationError: the deserializer cannot be pickled, or its type is none that PyFlink can encode.
     """
-    from flink_pubsub.worker.source import PubSubSourceConnector
-
     python_source = _java_class("bridge.PythonSource")
     decoder, j_type, type_info_proto = _decoding(deserializer)
+
+    from flink_pubsub.worker.source import PubSubSourceConnector
+
     connector = PubSubSourceConnector(replace(spec, type_info_proto=type_info_proto))
     pickled = _pickle(connector, {"deserializer": spec.deserializer})
     return python_source(pickled, worker_spec(python_executable), decoder, j_type, False)
 
 
-def _decoding(
-    deserializer: PubSubDeserializationSchema,
-) -> tuple[JavaObject, JavaObject, bytes | None]:
+def _decoding(deserializer: PubSubDeserializationSchema) -> tuple[JavaObject, JavaObject, bytes | None]:
     """The Java decoder, the Java type it produces, and the type that the worker encodes records with."""
     if isinstance(deserializer, JvmPayloadDecoding):
         if deserializer.j_schema is None:
-            raise ConfigurationError(
-                "deserializer",
-                "was unpickled without its JVM schema: build the source anew",
-            )
+            raise ConfigurationError("deserializer", "was unpickled without its JVM schema: build the source anew")
         decoder = _java_class("message.PayloadDecoder")(deserializer.j_schema)
         return decoder, deserializer.j_schema.getProducedType(), None
     if deserializer.decodes_in_jvm:
@@ -71,11 +59,7 @@ def _decoding(
     if type_info is None:
         return _java_class("bridge.BytesDecoder")(), _pickled_type(), None
     if not hasattr(type_info, "get_java_type_info"):
-        _checks.refuse(
-            "get_produced_type",
-            "must return a PyFlink TypeInformation, such as Types.STRING()",
-            type_info,
-        )
+        _checks.refuse("get_produced_type", "must return a PyFlink TypeInformation, such as Types.STRING()", type_info)
     j_type = type_info.get_java_type_info()
     if j_type.equals(_pickled_type()):
         return _java_class("bridge.BytesDecoder")(), j_type, None
@@ -102,7 +86,9 @@ def register_as_preprocessing(sink_class: type) -> None:
     """Makes `sink_to` apply the transformer of the class's sinks. Without PyFlink there is no `sink_to`, and nothing to do."""
     try:
         from pyflink.datastream.connectors.base import SupportsPreprocessing
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if error.name != "pyflink":
+            raise
         return
     SupportsPreprocessing.register(sink_class)
 
@@ -125,30 +111,25 @@ def java_sink(spec: SinkSpec, j_type: JavaObject | None, python_executable: str 
         JarNotLoadedError: the JVM does not know the connector's classes.
         ConfigurationError: the type is not known or does not suit, or user code cannot be pickled.
     """
-    from flink_pubsub.worker.sink import PubSubSinkConnector
-
     python_sink = _java_class("bridge.PythonSink")
     columns = _columns(spec, j_type)
+
+    from flink_pubsub.worker.sink import PubSubSinkConnector
+
     complete = replace(
         spec,
         element_coding=columns.element_coding,
         type_info_proto=columns.type_info_proto,
         payload_coding=columns.payload_coding,
     )
-    user_code = {
-        "serializer": spec.serializer,
-        "destination_resolver": spec.destination_resolver,
-    }
+    user_code = {"serializer": spec.serializer, "destination_resolver": spec.destination_resolver}
     pickled = _pickle(PubSubSinkConnector(complete), user_code)
     return python_sink(pickled, worker_spec(python_executable), columns.elements, columns.payloads)
 
 
 def _columns(spec: SinkSpec, j_type: JavaObject | None) -> _Columns:
     if j_type is None:
-        raise ConfigurationError(
-            "PubSubSink",
-            "needs to know the stream's type: pass it to stream.sink_to(...)",
-        )
+        raise ConfigurationError("PubSubSink", "needs to know the stream's type: pass it to stream.sink_to(...)")
     encoding = jvm_encoding(spec.serializer)
     if encoding is None:
         return _element_columns(j_type)
@@ -162,10 +143,7 @@ def _columns(spec: SinkSpec, j_type: JavaObject | None) -> _Columns:
         )
     extracts = spec.serializer.attributes_function or spec.serializer.ordering_key_function
     if spec.topic is not None and extracts is None:
-        return _Columns(
-            payloads=_java_class("message.MessageEncoder")(encoding.j_schema),
-            payload_coding="message",
-        )
+        return _Columns(payloads=_java_class("message.MessageEncoder")(encoding.j_schema), payload_coding="message")
     payloads = _java_class("message.PayloadEncoder")(encoding.j_schema)
     return replace(_element_columns(j_type), payloads=payloads, payload_coding="payload")
 
@@ -201,10 +179,12 @@ def _coder(option: str, j_type: JavaObject) -> tuple[JavaObject, bytes]:
     from py4j.protocol import Py4JJavaError
     from pyflink.java_gateway import get_gateway
 
-    utils = get_gateway().jvm.org.apache.flink.streaming.api.utils.PythonTypeUtils
+    jvm = get_gateway().jvm
+    utils = jvm.org.apache.flink.streaming.api.utils.PythonTypeUtils
+    class_loader = jvm.Thread.currentThread().getContextClassLoader()
     try:
         serializer = utils.TypeInfoToSerializerConverter.typeInfoSerializerConverter(j_type)
-        proto = utils.TypeInfoToProtoConverter.toTypeInfoProto(j_type).toByteArray()
+        proto = utils.TypeInfoToProtoConverter.toTypeInfoProto(j_type, class_loader).toByteArray()
     except Py4JJavaError as error:
         problem = (
             f"has a type that PyFlink cannot exchange with Python, {j_type.toString()}: {error.java_exception.getMessage()}"

@@ -73,21 +73,9 @@ def _path(kind: str, project: object, name: object) -> str:
 @lru_cache(maxsize=4096)
 def _checked_path(kind: str, project: str, name: str) -> str:
     if not project or _NOT_IN_PROJECT.search(project):
-        refuse(
-            "project",
-            "must be a bare project id: not empty, no slashes, no white space",
-            project,
-        )
+        refuse("project", "must be a bare project id: not empty, no slashes, no white space", project)
     if "/" in name:
-        refuse(
-            kind,
-            f"must be the bare {kind} id, not a path: give project and id separately",
-            name,
-        )
+        refuse(kind, f"must be the bare {kind} id, not a path: give project and id separately", name)
     if not _ID.fullmatch(name) or name.startswith("goog"):
-        refuse(
-            kind,
-            "must be 3 to 255 of letters, digits and -_.~+%, start with a letter, and not start with 'goog'",
-            name,
-        )
+        refuse(kind, "must be 3 to 255 of letters, digits and -_.~+%, start with a letter, and not start with 'goog'", name)
     return f"projects/{project}/{kind}s/{name}"

@@ -50,10 +50,7 @@ class JarNotLoadedError(ConfigurationError):
 
     def __init__(self, java_class: str) -> None:
         """Makes the error for the class that was looked for."""
-        super().__init__(
-            "env.add_jars(jar())",
-            f"must be called before the source or sink is used: no class {java_class}",
-        )
+        super().__init__("env.add_jars(jar())", f"must be called before the source or sink is used: no class {java_class}")
         self.args = (java_class,)
         self.java_class = java_class
 

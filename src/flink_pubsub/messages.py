@@ -36,10 +36,6 @@ class PubsubMessage:
     def __post_init__(self) -> None:
         # Only what is cheap: the source makes one per message.
         if not isinstance(self.data, bytes):
-            refuse(
-                "PubsubMessage.data",
-                "must be bytes; encode text first, such as text.encode()",
-                self.data,
-            )
+            refuse("PubsubMessage.data", "must be bytes; encode text first, such as text.encode()", self.data)
         if not isinstance(self.ordering_key, str):
             refuse("PubsubMessage.ordering_key", "must be str", self.ordering_key)

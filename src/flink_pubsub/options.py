@@ -57,18 +57,12 @@ class Option(Generic[T]):
         return value
 
     def __set__(self, instance: object, value: T | None) -> None:
-        instance.__dict__[self.name] = (
-            self.default if value is None else self.check(self.name, value)
-        )
+        instance.__dict__[self.name] = self.default if value is None else self.check(self.name, value)
 
 
 def declared(options: type) -> Mapping[str, Option[object]]:
     """The options of a class, by name, in the order of declaration."""
-    return {
-        name: value
-        for name, value in vars(options).items()
-        if isinstance(value, Option)
-    }
+    return {name: value for name, value in vars(options).items() if isinstance(value, Option)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,14 +84,10 @@ class PubSubSubscriberOptions:
     )
     """The same in bytes of serialized messages. Default 100 MiB, the official clients'."""
 
-    max_records_per_fetch: Option[int] = Option(
-        1000, _checks.whole(1), "scan.max-records-per-fetch"
-    )
+    max_records_per_fetch: Option[int] = Option(1000, _checks.whole(1), "scan.max-records-per-fetch")
     """Messages one fetch takes from one split, so that splits take turns. Not a bound on memory. Default 1000."""
 
-    parallel_pull_count: Option[int] = Option(
-        1, _checks.whole(1), "scan.parallel-pull-count"
-    )
+    parallel_pull_count: Option[int] = Option(1, _checks.whole(1), "scan.parallel-pull-count")
     """Streaming-pull connections per subscriber; the service delivers about 10 MB/s on each. Default 1, and no more than
     that with `OrderingMode.PER_KEY`, since order holds within one connection only."""
 
@@ -107,33 +97,22 @@ class PubSubSubscriberOptions:
     """How long after its receipt the lease of a held message is extended; after that the service may deliver it again. Keep
     it well above the checkpoint interval. 0 extends nothing. Default 1 hour, the official clients'."""
 
-    min_duration_per_ack_extension: Option[timedelta | None] = Option(
-        None, _LEASE, "scan.ack.min-duration-per-extension"
-    )
+    min_duration_per_ack_extension: Option[timedelta | None] = Option(None, _LEASE, "scan.ack.min-duration-per-extension")
     """Shortest extension asked for at a time, 10 to 600 s, which is what the service accepts. Default: adapts to how long
     messages are held."""
 
-    max_duration_per_ack_extension: Option[timedelta | None] = Option(
-        None, _LEASE, "scan.ack.max-duration-per-extension"
-    )
+    max_duration_per_ack_extension: Option[timedelta | None] = Option(None, _LEASE, "scan.ack.max-duration-per-extension")
     """Longest extension asked for at a time, 10 to 600 s. A short one makes redelivery after a lost machine prompt, at the
     price of more calls. Default: adapts to how long messages are held."""
 
-    shutdown_timeout: Option[timedelta] = Option(
-        timedelta(seconds=5), _checks.duration(), "scan.shutdown-timeout"
-    )
+    shutdown_timeout: Option[timedelta] = Option(timedelta(seconds=5), _checks.duration(), "scan.shutdown-timeout")
     """How long closing a reader may take, however many splits it has: giving back what is held and ending the streams. Keep
     it below Flink's `source.reader.close.timeout`. Default 5 s."""
 
     def __post_init__(self) -> None:
-        shortest, longest = (
-            self.min_duration_per_ack_extension,
-            self.max_duration_per_ack_extension,
-        )
+        shortest, longest = (self.min_duration_per_ack_extension, self.max_duration_per_ack_extension)
         if shortest is not None and longest is not None and shortest > longest:
-            problem = (
-                f"must not exceed max_duration_per_ack_extension, which is {longest}"
-            )
+            problem = f"must not exceed max_duration_per_ack_extension, which is {longest}"
             _checks.refuse("min_duration_per_ack_extension", problem, shortest)
 
 
@@ -145,9 +124,7 @@ class PubSubPublisherOptions:
         ConfigurationError: a value has the wrong type or is out of range, or two contradict each other.
     """
 
-    batch_element_count_threshold: Option[int] = Option(
-        100, _checks.whole(1, 1000), "sink.batching.element-count-threshold"
-    )
+    batch_element_count_threshold: Option[int] = Option(100, _checks.whole(1, 1000), "sink.batching.element-count-threshold")
     """Messages that make a batch ready to go; at most 1000, the service's limit for a request. Default 100."""
 
     batch_request_byte_threshold: Option[int] = Option(
@@ -167,32 +144,22 @@ class PubSubPublisherOptions:
     `retry_max_attempts` alone bounds it, and needs that. Default 600 s."""
 
     retry_initial_delay: Option[timedelta] = Option(
-        timedelta(milliseconds=100),
-        _checks.duration(zero=True),
-        "sink.retry.initial-delay",
+        timedelta(milliseconds=100), _checks.duration(zero=True), "sink.retry.initial-delay"
     )
     """Delay before the first retry; 0 retries at once. Default 100 ms."""
 
-    retry_delay_multiplier: Option[float] = Option(
-        4.0, _checks.factor, "sink.retry.delay-multiplier"
-    )
+    retry_delay_multiplier: Option[float] = Option(4.0, _checks.factor, "sink.retry.delay-multiplier")
     """What the delay grows by from retry to retry, at least 1. Default 4."""
 
-    retry_max_delay: Option[timedelta] = Option(
-        timedelta(seconds=60), _checks.duration(zero=True), "sink.retry.max-delay"
-    )
+    retry_max_delay: Option[timedelta] = Option(timedelta(seconds=60), _checks.duration(zero=True), "sink.retry.max-delay")
     """Longest delay between retries; 0 makes every delay 0. Default 60 s."""
 
     retry_initial_rpc_timeout: Option[timedelta] = Option(
-        timedelta(seconds=5),
-        _checks.duration(zero=True),
-        "sink.retry.initial-rpc-timeout",
+        timedelta(seconds=5), _checks.duration(zero=True), "sink.retry.initial-rpc-timeout"
     )
     """How long the first attempt may take; 0 leaves attempts without a timeout of their own. Default 5 s."""
 
-    retry_rpc_timeout_multiplier: Option[float] = Option(
-        4.0, _checks.factor, "sink.retry.rpc-timeout-multiplier"
-    )
+    retry_rpc_timeout_multiplier: Option[float] = Option(4.0, _checks.factor, "sink.retry.rpc-timeout-multiplier")
     """What an attempt's timeout grows by from attempt to attempt, at least 1. Default 4."""
 
     retry_max_rpc_timeout: Option[timedelta] = Option(
@@ -200,30 +167,20 @@ class PubSubPublisherOptions:
     )
     """Longest timeout of an attempt; 0 leaves attempts without a timeout of their own. Default 60 s."""
 
-    retry_max_attempts: Option[int | None] = Option(
-        None, _checks.whole(1), "sink.retry.max-attempts"
-    )
+    retry_max_attempts: Option[int | None] = Option(None, _checks.whole(1), "sink.retry.max-attempts")
     """Attempts of one publish, the first included. Default: only `retry_total_timeout` bounds them."""
 
-    enable_message_ordering: Option[bool] = Option(
-        False, _checks.flag, "sink.message-ordering.enabled"
-    )
+    enable_message_ordering: Option[bool] = Option(False, _checks.flag, "sink.message-ordering.enabled")
     """Publishes the messages of an ordering key in order, one batch of a key at a time, within a topic and a subtask. Without
     it a message that has an ordering key fails the job. Default False."""
 
-    max_in_flight_messages: Option[int] = Option(
-        1000, _checks.whole(1), "sink.in-flight.max-messages"
-    )
+    max_in_flight_messages: Option[int] = Option(1000, _checks.whole(1), "sink.in-flight.max-messages")
     """Messages of one writer that wait for the service's answer. At the cap the job is held back. Default 1000."""
 
-    max_in_flight_bytes: Option[int] = Option(
-        64 * _MIB, _checks.whole(1), "sink.in-flight.max-bytes"
-    )
+    max_in_flight_bytes: Option[int] = Option(64 * _MIB, _checks.whole(1), "sink.in-flight.max-bytes")
     """Their total size. A larger message is admitted when nothing else is in flight. Default 64 MiB."""
 
-    shutdown_timeout: Option[timedelta] = Option(
-        timedelta(seconds=30), _checks.duration(), "sink.shutdown-timeout"
-    )
+    shutdown_timeout: Option[timedelta] = Option(timedelta(seconds=30), _checks.duration(), "sink.shutdown-timeout")
     """How long closing a writer may take. Keep it below Flink's `task.cancellation.timeout`, 180 s. Default 30 s."""
 
     def __post_init__(self) -> None:
@@ -247,15 +204,10 @@ class Connection:
 
     def __post_init__(self) -> None:
         if self.service_account_key_file is not None:
-            _checks.path(
-                "service_account_key_file", self.service_account_key_file, secret=True
-            )
+            _checks.path("service_account_key_file", self.service_account_key_file, secret=True)
         if self.emulator_endpoint is not None:
             _checks.endpoint("emulator_endpoint", self.emulator_endpoint)
-        if (
-            self.service_account_key_file is not None
-            and self.emulator_endpoint is not None
-        ):
+        if self.service_account_key_file is not None and self.emulator_endpoint is not None:
             raise ConfigurationError(
                 "service_account_key_file",
                 "cannot be combined with emulator_endpoint, whose connection carries no credentials: set one of them",

@@ -19,11 +19,7 @@ from flink_pubsub.messages import PubsubMessage
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyflink.common import (
-        DeserializationSchema,
-        SerializationSchema,
-        TypeInformation,
-    )
+    from pyflink.common import DeserializationSchema, SerializationSchema, TypeInformation
 
     from flink_pubsub.destinations import SubscriptionDestination
 
@@ -57,12 +53,7 @@ class PubSubDeserializationSchema(ABC):
         """Called once in each reader, before the first message. Raising fails the job."""
 
     @abstractmethod
-    def deserialize(
-        self,
-        message: PubsubMessage,
-        subscription: SubscriptionDestination,
-        collector: Collector,
-    ) -> None:
+    def deserialize(self, message: PubsubMessage, subscription: SubscriptionDestination, collector: Collector) -> None:
         """Emits the records of a message, in order. None at all drops the message, which is acknowledged all the same.
 
         Raising fails the job; the records collected before stay emitted.
@@ -77,8 +68,7 @@ class PubSubDeserializationSchema(ABC):
 
     @staticmethod
     def payload(
-        schema: DeserializationSchema | Callable[[bytes], Any],
-        type_info: TypeInformation | None = None,
+        schema: DeserializationSchema | Callable[[bytes], Any], type_info: TypeInformation | None = None
     ) -> PubSubDeserializationSchema:
         """A schema that sees the payload only.
 
@@ -93,11 +83,7 @@ class PubSubDeserializationSchema(ABC):
         j_schema = getattr(schema, "_j_deserialization_schema", None)
         if j_schema is not None:
             if type_info is not None:
-                _checks.refuse(
-                    "type_info",
-                    "must be left out: a PyFlink schema brings its own type",
-                    type_info,
-                )
+                _checks.refuse("type_info", "must be left out: a PyFlink schema brings its own type", type_info)
             return JvmPayloadDecoding(j_schema)
         _checks.payload_function(schema, "payload: bytes) -> record", PubSubDeserializationSchema)
         return PayloadFunction(schema, type_info)
@@ -121,12 +107,7 @@ class PayloadFunction(PubSubDeserializationSchema):
         self.function = function
         self._type_info = type_info
 
-    def deserialize(
-        self,
-        message: PubsubMessage,
-        subscription: SubscriptionDestination,
-        collector: Collector,
-    ) -> None:
+    def deserialize(self, message: PubsubMessage, subscription: SubscriptionDestination, collector: Collector) -> None:
         """Emits what the function returns. A reader calls `function` directly where it can."""
         collector.collect(self.function(message.data))
 
@@ -142,12 +123,7 @@ class PayloadFunction(PubSubDeserializationSchema):
 class _DecodedInJvm(PubSubDeserializationSchema):
     decodes_in_jvm = True
 
-    def deserialize(
-        self,
-        message: PubsubMessage,
-        subscription: SubscriptionDestination,
-        collector: Collector,
-    ) -> None:
+    def deserialize(self, message: PubsubMessage, subscription: SubscriptionDestination, collector: Collector) -> None:
         raise NotImplementedError("this schema decodes in the JVM")
 
 
@@ -204,9 +180,7 @@ class PubSubSerializationSchema(ABC):
         return None
 
     @staticmethod
-    def payload(
-        schema: SerializationSchema | Callable[[Any], bytes],
-    ) -> PubSubSerializationSchema:
+    def payload(schema: SerializationSchema | Callable[[Any], bytes]) -> PubSubSerializationSchema:
         """A schema that makes the payload only.
 
         Args:
@@ -321,11 +295,7 @@ class _Layer(PubSubSerializationSchema):
 class WithAttributes(_Layer):
     """`with_attributes(function)`."""
 
-    def __init__(
-        self,
-        inner: PubSubSerializationSchema,
-        function: Callable[[Any], Mapping[str, str] | None],
-    ) -> None:
+    def __init__(self, inner: PubSubSerializationSchema, function: Callable[[Any], Mapping[str, str] | None]) -> None:
         super().__init__(inner)
         self._function = function
 

@@ -56,10 +56,7 @@ class SinkSpec:
 
     def __post_init__(self) -> None:
         if (self.topic is None) == (self.destination_resolver is None):
-            raise ConfigurationError(
-                "topic",
-                "is missing: name the topic with .topic(...) or .destination_resolver(...)",
-            )
+            raise ConfigurationError("topic", "is missing: name the topic with .topic(...) or .destination_resolver(...)")
 
 
 class PubSubSink:
@@ -120,9 +117,7 @@ class PubSubSinkBuilder:
 
     def topic(self, topic: TopicDestination) -> PubSubSinkBuilder:
         """Publishes everything to this topic. This or `destination_resolver` is required; the last call of either wins."""
-        self._topic = _checks.instance(
-            "topic", topic, TopicDestination, 'TopicDestination("my-project", "orders")'
-        )
+        self._topic = _checks.instance("topic", topic, TopicDestination, 'TopicDestination("my-project", "orders")')
         self._resolver = None
         return self
 
@@ -132,34 +127,22 @@ class PubSubSinkBuilder:
         It is called before the serializer, so also for records that are skipped then.
         """
         if isinstance(resolver, TopicDestination):
-            _checks.refuse(
-                "destination_resolver",
-                "must be a function; a fixed topic is set with .topic(...)",
-                resolver,
-            )
-        self._resolver = _checks.function(
-            "destination_resolver", resolver, "(record, context) -> TopicDestination"
-        )
+            _checks.refuse("destination_resolver", "must be a function; a fixed topic is set with .topic(...)", resolver)
+        self._resolver = _checks.function("destination_resolver", resolver, "(record, context) -> TopicDestination")
         self._topic = None
         return self
 
     def serializer(self, serializer: PubSubSerializationSchema) -> PubSubSinkBuilder:
         """Sets what turns records into messages. Required."""
         self._serializer = _checks.instance(
-            "serializer",
-            serializer,
-            PubSubSerializationSchema,
-            "PubSubSerializationSchema.payload(str.encode)",
+            "serializer", serializer, PubSubSerializationSchema, "PubSubSerializationSchema.payload(str.encode)"
         )
         return self
 
     def publisher_options(self, options: PubSubPublisherOptions) -> PubSubSinkBuilder:
         """Sets the tuning."""
         self._options = _checks.instance(
-            "publisher_options",
-            options,
-            PubSubPublisherOptions,
-            "PubSubPublisherOptions(enable_message_ordering=True)",
+            "publisher_options", options, PubSubPublisherOptions, "PubSubPublisherOptions(enable_message_ordering=True)"
         )
         return self
 
@@ -193,19 +176,13 @@ class PubSubSinkBuilder:
         from flink_pubsub import _pyflink
 
         if self._serializer is None:
-            raise ConfigurationError(
-                "serializer",
-                "is missing: say how records become messages with .serializer(...)",
-            )
+            raise ConfigurationError("serializer", "is missing: say how records become messages with .serializer(...)")
         spec = SinkSpec(
             topic=self._topic,
             destination_resolver=self._resolver,
             serializer=self._serializer,
             options=self._options,
-            connection=Connection(
-                service_account_key_file=self._key_file,
-                emulator_endpoint=self._emulator,
-            ),
+            connection=Connection(service_account_key_file=self._key_file, emulator_endpoint=self._emulator),
         )
         _pyflink.register_as_preprocessing(PubSubSink)
         return PubSubSink(spec, self._python_executable)

@@ -35,24 +35,13 @@ class SourceSpec:
 
     def __post_init__(self) -> None:
         if not self.subscriptions:
-            raise ConfigurationError(
-                "subscriptions", "is missing: name at least one SubscriptionDestination"
-            )
+            raise ConfigurationError("subscriptions", "is missing: name at least one SubscriptionDestination")
         repeated = {s for s in self.subscriptions if self.subscriptions.count(s) > 1}
         if repeated:
-            _checks.refuse(
-                "subscriptions",
-                "must not name a subscription twice",
-                min(repeated).resource_path,
-            )
-        if (
-            self.ordering_mode is OrderingMode.PER_KEY
-            and self.options.parallel_pull_count > 1
-        ):
+            _checks.refuse("subscriptions", "must not name a subscription twice", min(repeated).resource_path)
+        if self.ordering_mode is OrderingMode.PER_KEY and self.options.parallel_pull_count > 1:
             problem = "must be 1 with OrderingMode.PER_KEY, since order holds within one connection only"
-            _checks.refuse(
-                "parallel_pull_count", problem, self.options.parallel_pull_count
-            )
+            _checks.refuse("parallel_pull_count", problem, self.options.parallel_pull_count)
 
 
 class PubSubSource:
@@ -62,10 +51,7 @@ class PubSubSource:
     """
 
     def __init__(
-        self,
-        spec: SourceSpec,
-        deserializer: PubSubDeserializationSchema,
-        python_executable: str | None = None,
+        self, spec: SourceSpec, deserializer: PubSubDeserializationSchema, python_executable: str | None = None
     ) -> None:
         """For the builder."""
         self._spec = spec
@@ -86,9 +72,7 @@ class PubSubSource:
         """
         from flink_pubsub import _pyflink
 
-        return _pyflink.java_source(
-            self._spec, self._deserializer, self._python_executable
-        )
+        return _pyflink.java_source(self._spec, self._deserializer, self._python_executable)
 
 
 class PubSubSourceBuilder:
@@ -103,48 +87,31 @@ class PubSubSourceBuilder:
         self._emulator: str | None = None
         self._python_executable: str | None = None
 
-    def subscriptions(
-        self, *subscriptions: SubscriptionDestination
-    ) -> PubSubSourceBuilder:
+    def subscriptions(self, *subscriptions: SubscriptionDestination) -> PubSubSourceBuilder:
         """Adds subscriptions to read. Required; may be called more than once."""
         for subscription in subscriptions:
             _checks.instance(
-                "subscriptions",
-                subscription,
-                SubscriptionDestination,
-                'SubscriptionDestination("my-project", "orders")',
+                "subscriptions", subscription, SubscriptionDestination, 'SubscriptionDestination("my-project", "orders")'
             )
         self._subscriptions += subscriptions
         return self
 
-    def deserializer(
-        self, deserializer: PubSubDeserializationSchema
-    ) -> PubSubSourceBuilder:
+    def deserializer(self, deserializer: PubSubDeserializationSchema) -> PubSubSourceBuilder:
         """Sets what turns messages into records. Required."""
         self._deserializer = _checks.instance(
-            "deserializer",
-            deserializer,
-            PubSubDeserializationSchema,
-            "PubSubDeserializationSchema.payload(json.loads)",
+            "deserializer", deserializer, PubSubDeserializationSchema, "PubSubDeserializationSchema.payload(json.loads)"
         )
         return self
 
     def ordering_mode(self, mode: OrderingMode) -> PubSubSourceBuilder:
         """Sets whether the order of messages with a key is kept. Default `OrderingMode.NONE`."""
-        self._ordering_mode = _checks.instance(
-            "ordering_mode", mode, OrderingMode, "OrderingMode.PER_KEY"
-        )
+        self._ordering_mode = _checks.instance("ordering_mode", mode, OrderingMode, "OrderingMode.PER_KEY")
         return self
 
-    def subscriber_options(
-        self, options: PubSubSubscriberOptions
-    ) -> PubSubSourceBuilder:
+    def subscriber_options(self, options: PubSubSubscriberOptions) -> PubSubSourceBuilder:
         """Sets the tuning."""
         self._options = _checks.instance(
-            "subscriber_options",
-            options,
-            PubSubSubscriberOptions,
-            "PubSubSubscriberOptions(parallel_pull_count=2)",
+            "subscriber_options", options, PubSubSubscriberOptions, "PubSubSubscriberOptions(parallel_pull_count=2)"
         )
         return self
 
@@ -176,20 +143,12 @@ class PubSubSourceBuilder:
             ConfigurationError: something required is missing, or settings contradict each other.
         """
         if self._deserializer is None:
-            raise ConfigurationError(
-                "deserializer",
-                "is missing: say how messages become records with .deserializer(...)",
-            )
+            raise ConfigurationError("deserializer", "is missing: say how messages become records with .deserializer(...)")
         spec = SourceSpec(
             subscriptions=self._subscriptions,
-            deserializer=None
-            if self._deserializer.decodes_in_jvm
-            else self._deserializer,
+            deserializer=None if self._deserializer.decodes_in_jvm else self._deserializer,
             ordering_mode=self._ordering_mode,
             options=self._options,
-            connection=Connection(
-                service_account_key_file=self._key_file,
-                emulator_endpoint=self._emulator,
-            ),
+            connection=Connection(service_account_key_file=self._key_file, emulator_endpoint=self._emulator),
         )
         return PubSubSource(spec, self._deserializer, self._python_executable)

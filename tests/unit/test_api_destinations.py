@@ -48,7 +48,8 @@ def test_destinations_are_equal_hashable_and_picklable_by_their_parts(kind: Dest
 
 
 def test_a_topic_never_equals_a_subscription_of_the_same_name() -> None:
-    assert TopicDestination("p", "orders") != SubscriptionDestination("p", "orders")
+    topic: object = TopicDestination("p", "orders")
+    assert topic != SubscriptionDestination("p", "orders")
 
 
 @KINDS

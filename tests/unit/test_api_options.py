@@ -168,8 +168,9 @@ def test_a_switch_takes_only_true_and_false(value: Any) -> None:
 @pytest.mark.parametrize("name", ["min_duration_per_ack_extension", "max_duration_per_ack_extension"])
 @pytest.mark.parametrize("seconds", [0.001, 9.999, 600.001, 86_400])
 def test_an_extension_outside_what_the_service_accepts_is_refused(name: str, seconds: float) -> None:
+    given: Any = {name: timedelta(seconds=seconds)}
     with pytest.raises(ConfigurationError, match=f"{name} must be between 10 and 600 seconds"):
-        PubSubSubscriberOptions(**{name: timedelta(seconds=seconds)})
+        PubSubSubscriberOptions(**given)
 
 
 @pytest.mark.feature("VAL-03", "SRC-13")

@@ -100,7 +100,7 @@ def test_the_type_given_with_a_function_is_the_produced_one_but_does_not_travel(
 
 @pytest.mark.feature("SRC-03")
 def test_a_schema_of_pyflinks_decodes_in_the_jvm_and_leaves_its_java_object_behind() -> None:
-    schema = PubSubDeserializationSchema.payload(PyFlinkSchema())  # type: ignore[arg-type]
+    schema = PubSubDeserializationSchema.payload(PyFlinkSchema())
     assert schema.decodes_in_jvm
     assert isinstance(schema, JvmPayloadDecoding)
     assert isinstance(schema.j_schema, JavaSchema)
@@ -110,7 +110,7 @@ def test_a_schema_of_pyflinks_decodes_in_the_jvm_and_leaves_its_java_object_behi
 @pytest.mark.feature("SRC-03")
 def test_a_schema_of_pyflinks_brings_its_own_type() -> None:
     with pytest.raises(ConfigurationError, match="type_info must be left out"):
-        PubSubDeserializationSchema.payload(PyFlinkSchema(), JavaSchema())  # type: ignore[arg-type]
+        PubSubDeserializationSchema.payload(PyFlinkSchema(), JavaSchema())
 
 
 @pytest.mark.feature("BEY-14")
@@ -132,9 +132,9 @@ def test_a_payload_schema_that_cannot_be_called_is_refused(make: Any, value: obj
 @pytest.mark.feature("SRC-03", "SNK-02")
 def test_a_whole_message_schema_given_as_a_payload_schema_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="give this schema to the builder as it is"):
-        PubSubDeserializationSchema.payload(Splitting())  # type: ignore[arg-type]
+        PubSubDeserializationSchema.payload(Splitting())
     with pytest.raises(ConfigurationError, match="give this schema to the builder as it is"):
-        PubSubSerializationSchema.payload(Tagged())  # type: ignore[arg-type]
+        PubSubSerializationSchema.payload(Tagged())
 
 
 @pytest.mark.feature("SRC-03", "SNK-02")
@@ -159,7 +159,7 @@ def test_a_payload_function_makes_a_message_of_just_the_payload() -> None:
 
 @pytest.mark.feature("SNK-02")
 def test_a_payload_of_none_is_an_error_that_names_the_mend() -> None:
-    schema = PubSubSerializationSchema.payload(lambda element: None)  # type: ignore[arg-type,return-value]
+    schema = PubSubSerializationSchema.payload(lambda element: None)  # type: ignore[return-value]
     with pytest.raises(SerializationError, match="to skip records, subclass PubSubSerializationSchema"):
         schema.serialize("x")
 
@@ -223,7 +223,7 @@ def test_layers_open_the_schema_below() -> None:
 
 @pytest.mark.feature("SNK-02")
 def test_a_schema_of_pyflinks_below_layers_is_found_and_leaves_its_java_object_behind() -> None:
-    base = PubSubSerializationSchema.payload(PyFlinkSchema())  # type: ignore[arg-type]
+    base = PubSubSerializationSchema.payload(PyFlinkSchema())
     schema = base.with_attributes(lambda element: {}).with_ordering_key(lambda element: "k")
     assert jvm_encoding(schema) is base
     assert schema.payload_in_jvm
@@ -232,7 +232,9 @@ def test_a_schema_of_pyflinks_below_layers_is_found_and_leaves_its_java_object_b
     assert copy.payload_in_jvm
     assert copy.ordering_key_function(None) == "k"
     assert isinstance(base, JvmPayloadEncoding)
-    assert jvm_encoding(copy).j_schema is None
+    below = jvm_encoding(copy)
+    assert below is not None
+    assert below.j_schema is None
     assert jvm_encoding(Tagged()) is None
 
 
