@@ -80,7 +80,8 @@ class Listener:
         with self._changed:
             self.records += records
             self.size += size
-            self.events.append(("settled", records))
+            if records:
+                self.events.append(("settled", records))
             self._changed.notify_all()
 
     def flushed(self, flush: int) -> None:

@@ -43,6 +43,10 @@ def payload(function: Callable[[Any], Any] = lambda element: element) -> PubSubS
     return PubSubSerializationSchema.payload(function)
 
 
+def returning(value: Any) -> Callable[[Any], Any]:
+    return lambda element: value
+
+
 def encode(
     serializer: PubSubSerializationSchema, batch: WriteBatch, ordering: bool = False, **spec: Any
 ) -> dict[tuple[str, str], list[wire.PubsubMessage]]:
@@ -123,7 +127,7 @@ def test_a_whole_message_is_published_with_what_extractors_add_but_without_the_s
 
 @pytest.mark.feature("SNK-02")
 def test_a_skipped_record_makes_no_message_and_reaches_no_extractor() -> None:
-    seen = []
+    seen: list[bytes] = []
     serializer = Whole(lambda element: PubsubMessage(element) if element != b"skip" else None).with_attributes(
         lambda element: seen.append(element)
     )
@@ -152,10 +156,10 @@ def test_a_payload_of_none_is_a_serialization_failure() -> None:
     [
         (payload(lambda element: "text"), "a payload must be bytes, not str"),
         (Whole(lambda element: b"x"), "must return a PubsubMessage or None, not bytes"),
-        (payload().with_attributes(lambda element: {"a": 1}), "attributes must map str to str"),
-        (payload().with_attributes(lambda element: ["a"]), "attributes must map str to str"),
+        (payload().with_attributes(returning({"a": 1})), "attributes must map str to str"),
+        (payload().with_attributes(returning(["a"])), "attributes must map str to str"),
         (payload().with_attributes(lambda element: {"a": "\ud800"}), "encodable as UTF-8"),
-        (payload().with_ordering_key(lambda element: 7), "ordering key must be str"),
+        (payload().with_ordering_key(returning(7)), "ordering key must be str"),
     ],
 )
 def test_what_cannot_be_a_message_is_a_serialization_failure_naming_the_topic(
@@ -221,7 +225,12 @@ def test_a_resolver_chooses_the_topic_from_record_event_time_and_watermark() -> 
 @pytest.mark.feature("SNK-01")
 def test_before_the_first_watermark_the_resolver_sees_none() -> None:
     seen = []
-    encode(payload(), write_batch([b"a"]), destination_resolver=lambda element, context: (seen.append(context), TOPIC)[1])
+
+    def resolve(element: bytes, context: SinkContext) -> TopicDestination:
+        seen.append(context)
+        return TOPIC
+
+    encode(payload(), write_batch([b"a"]), destination_resolver=resolve)
     assert seen == [SinkContext(None, None)]
 
 
