@@ -59,7 +59,8 @@ def test_a_source_reads_one_or_many_subscriptions_added_in_any_number_of_calls()
     assert spec(source().subscriptions(RETURNS).build()).subscriptions == (ORDERS, RETURNS)
 
 
-@pytest.mark.feature("SRC-01", "VAL-04")
+@pytest.mark.feature("SRC-01")
+@pytest.mark.feature("VAL-04")
 @pytest.mark.parametrize("none", [False, True])
 def test_a_source_without_subscriptions_is_refused(none: bool) -> None:
     builder = PubSubSource.builder().deserializer(PubSubDeserializationSchema.message())
@@ -67,7 +68,8 @@ def test_a_source_without_subscriptions_is_refused(none: bool) -> None:
         (builder.subscriptions() if none else builder).build()
 
 
-@pytest.mark.feature("SRC-01", "VAL-04")
+@pytest.mark.feature("SRC-01")
+@pytest.mark.feature("VAL-04")
 def test_a_repeated_subscription_is_refused_by_its_path() -> None:
     builder = source().subscriptions(RETURNS, SubscriptionDestination("my-project", "orders"))
     with pytest.raises(ConfigurationError, match="must not name a subscription twice") as caught:
@@ -85,7 +87,8 @@ def test_what_is_missing_is_named() -> None:
         PubSubSink.builder().serializer(PubSubSerializationSchema.payload(str.encode)).build()
 
 
-@pytest.mark.feature("SNK-01", "VAL-04")
+@pytest.mark.feature("SNK-01")
+@pytest.mark.feature("VAL-04")
 def test_the_last_destination_call_wins() -> None:
     fixed = spec(sink().destination_resolver(resolver).topic(TOPIC).build())
     assert (fixed.topic, fixed.destination_resolver) == (TOPIC, None)
@@ -135,7 +138,8 @@ def test_a_setter_refuses_the_wrong_kind_of_value(start: Callable[[], Builder], 
     assert caught.value.option == setter
 
 
-@pytest.mark.feature("SRC-12", "VAL-04")
+@pytest.mark.feature("SRC-12")
+@pytest.mark.feature("VAL-04")
 def test_several_pulls_with_order_per_key_are_refused_in_any_order_of_calls() -> None:
     several = PubSubSubscriberOptions(parallel_pull_count=2)
     for builder in (
@@ -149,7 +153,9 @@ def test_several_pulls_with_order_per_key_are_refused_in_any_order_of_calls() ->
     assert source().ordering_mode(OrderingMode.PER_KEY).build()
 
 
-@pytest.mark.feature("SRC-05", "SNK-18", "VAL-04")
+@pytest.mark.feature("SRC-05")
+@pytest.mark.feature("SNK-18")
+@pytest.mark.feature("VAL-04")
 @BOTH
 def test_a_key_file_beside_an_emulator_is_refused_in_any_order_of_calls(start: Callable[[], Builder]) -> None:
     calls: list[Callable[[Any], Any]] = [
@@ -166,7 +172,8 @@ def test_a_key_file_beside_an_emulator_is_refused_in_any_order_of_calls(start: C
         assert "secrets" not in str(caught.value)
 
 
-@pytest.mark.feature("SRC-06", "SNK-18")
+@pytest.mark.feature("SRC-06")
+@pytest.mark.feature("SNK-18")
 @BOTH
 @pytest.mark.parametrize(
     "value", ["localhost:8085", "127.0.0.1:1", "[::1]:65535", "[fe80::1%eth0]:80", "pubsub_emulator:80", "a.b-c.d:8085"]
@@ -204,7 +211,9 @@ MALFORMED: list[Any] = [
 ]
 
 
-@pytest.mark.feature("SRC-06", "SNK-18", "VAL-04")
+@pytest.mark.feature("SRC-06")
+@pytest.mark.feature("SNK-18")
+@pytest.mark.feature("VAL-04")
 @BOTH
 @pytest.mark.parametrize("value", MALFORMED)
 def test_a_malformed_endpoint_is_refused_by_the_setter(start: Callable[[], Builder], value: Any) -> None:
@@ -236,7 +245,9 @@ def test_any_text_is_either_accepted_as_it_is_or_refused_clearly() -> None:
     check()
 
 
-@pytest.mark.feature("SRC-05", "SNK-18", "VAL-05")
+@pytest.mark.feature("SRC-05")
+@pytest.mark.feature("SNK-18")
+@pytest.mark.feature("VAL-05")
 @BOTH
 @pytest.mark.parametrize("content", ['{"private_key": "s3cret"}', "-----BEGIN KEY-----\ns3cret", "a\0s3cret"])
 def test_key_content_given_in_place_of_a_path_is_refused_without_showing_it(start: Callable[[], Builder], content: str) -> None:
@@ -245,7 +256,9 @@ def test_key_content_given_in_place_of_a_path_is_refused_without_showing_it(star
     assert "s3cret" not in f"{caught.value!r} {caught.value} {vars(caught.value)}"
 
 
-@pytest.mark.feature("SRC-05", "SNK-18", "VAL-05")
+@pytest.mark.feature("SRC-05")
+@pytest.mark.feature("SNK-18")
+@pytest.mark.feature("VAL-05")
 @BOTH
 def test_what_is_built_pickles_with_the_key_files_path_but_not_its_content(
     start: Callable[[], Builder], tmp_path: Path
@@ -283,13 +296,15 @@ def test_specs_travel_by_value_and_keep_every_setting() -> None:
     assert copy.deserializer.function is json.loads
 
 
-@pytest.mark.feature("SRC-03", "BEY-14")
+@pytest.mark.feature("SRC-03")
+@pytest.mark.feature("BEY-14")
 def test_workers_get_no_deserializer_when_the_jvm_decodes() -> None:
     built = PubSubSource.builder().subscriptions(ORDERS).deserializer(PubSubDeserializationSchema.message()).build()
     assert spec(built).deserializer is None
 
 
-@pytest.mark.feature("SRC-06", "SNK-18")
+@pytest.mark.feature("SRC-06")
+@pytest.mark.feature("SNK-18")
 @BOTH
 def test_the_environment_variable_of_googles_clients_is_ignored(
     start: Callable[[], Builder], monkeypatch: pytest.MonkeyPatch

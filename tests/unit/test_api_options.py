@@ -41,7 +41,11 @@ def kinds(options: list[tuple[type, str]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("options", "name"), options, ids=[name for _, name in options])
 
 
-@pytest.mark.feature("SRC-09", "SRC-11", "SRC-12", "SRC-13", "SRC-14")
+@pytest.mark.feature("SRC-09")
+@pytest.mark.feature("SRC-11")
+@pytest.mark.feature("SRC-12")
+@pytest.mark.feature("SRC-13")
+@pytest.mark.feature("SRC-14")
 def test_the_defaults_of_the_subscriber() -> None:
     options = PubSubSubscriberOptions()
     assert options.flow_control_max_outstanding_element_count == 1000
@@ -54,7 +58,10 @@ def test_the_defaults_of_the_subscriber() -> None:
     assert options.shutdown_timeout == timedelta(seconds=5)
 
 
-@pytest.mark.feature("SNK-04", "SNK-05", "SNK-06", "SNK-07")
+@pytest.mark.feature("SNK-04")
+@pytest.mark.feature("SNK-05")
+@pytest.mark.feature("SNK-06")
+@pytest.mark.feature("SNK-07")
 def test_the_defaults_of_the_publisher() -> None:
     options = PubSubPublisherOptions()
     assert (options.batch_element_count_threshold, options.batch_request_byte_threshold) == (100, 1000)
@@ -137,7 +144,8 @@ def test_a_negative_duration_is_refused(options: Any, name: str) -> None:
         options(**{name: timedelta(seconds=-1)})
 
 
-@pytest.mark.feature("VAL-02", "SRC-13")
+@pytest.mark.feature("VAL-02")
+@pytest.mark.feature("SRC-13")
 @kinds(DURATIONS)
 def test_a_duration_of_0_is_allowed_only_where_it_has_a_meaning(options: Any, name: str) -> None:
     if name == "retry_total_timeout":
@@ -149,7 +157,8 @@ def test_a_duration_of_0_is_allowed_only_where_it_has_a_meaning(options: Any, na
             options(**{name: timedelta(0)})
 
 
-@pytest.mark.feature("VAL-02", "SNK-05")
+@pytest.mark.feature("VAL-02")
+@pytest.mark.feature("SNK-05")
 @kinds(FACTORS)
 @pytest.mark.parametrize("value", [0, 0.99, -4, float("nan"), float("inf"), True, "4"])
 def test_a_multiplier_that_would_not_grow_is_refused(options: Any, name: str, value: object) -> None:
@@ -157,14 +166,16 @@ def test_a_multiplier_that_would_not_grow_is_refused(options: Any, name: str, va
         options(**{name: value})
 
 
-@pytest.mark.feature("VAL-02", "SNK-07")
+@pytest.mark.feature("VAL-02")
+@pytest.mark.feature("SNK-07")
 @pytest.mark.parametrize("value", [1, 0, "true", "False"])
 def test_a_switch_takes_only_true_and_false(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="enable_message_ordering must be True or False"):
         PubSubPublisherOptions(enable_message_ordering=value)
 
 
-@pytest.mark.feature("VAL-03", "SRC-13")
+@pytest.mark.feature("VAL-03")
+@pytest.mark.feature("SRC-13")
 @pytest.mark.parametrize("name", ["min_duration_per_ack_extension", "max_duration_per_ack_extension"])
 @pytest.mark.parametrize("seconds", [0.001, 9.999, 600.001, 86_400])
 def test_an_extension_outside_what_the_service_accepts_is_refused(name: str, seconds: float) -> None:
@@ -173,7 +184,8 @@ def test_an_extension_outside_what_the_service_accepts_is_refused(name: str, sec
         PubSubSubscriberOptions(**given)
 
 
-@pytest.mark.feature("VAL-03", "SRC-13")
+@pytest.mark.feature("VAL-03")
+@pytest.mark.feature("SRC-13")
 @given(st.integers(10, 600), st.integers(10, 600))
 def test_the_shortest_extension_must_not_exceed_the_longest(shortest: int, longest: int) -> None:
     def build() -> PubSubSubscriberOptions:
@@ -190,7 +202,8 @@ def test_the_shortest_extension_must_not_exceed_the_longest(shortest: int, longe
         assert str(timedelta(seconds=longest)) in str(caught.value)
 
 
-@pytest.mark.feature("VAL-03", "SNK-04")
+@pytest.mark.feature("VAL-03")
+@pytest.mark.feature("SNK-04")
 def test_a_batch_cannot_be_larger_than_the_service_accepts() -> None:
     assert PubSubPublisherOptions(batch_element_count_threshold=1000, batch_request_byte_threshold=10_000_000)
     with pytest.raises(ConfigurationError, match="batch_element_count_threshold must be an int between 1 and 1000"):
@@ -199,7 +212,8 @@ def test_a_batch_cannot_be_larger_than_the_service_accepts() -> None:
         PubSubPublisherOptions(batch_request_byte_threshold=10_000_001)
 
 
-@pytest.mark.feature("VAL-03", "SNK-05")
+@pytest.mark.feature("VAL-03")
+@pytest.mark.feature("SNK-05")
 def test_retries_bounded_by_neither_time_nor_attempts_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="retry_total_timeout of 0 leaves retries to retry_max_attempts"):
         PubSubPublisherOptions(retry_total_timeout=timedelta(0))
@@ -230,14 +244,18 @@ def test_enum_values_are_what_sql_uses() -> None:
     assert {mode.name: mode.value for mode in OrderingMode} == {"NONE": "none", "PER_KEY": "per-key"}
 
 
-@pytest.mark.feature("SRC-05", "SNK-18", "VAL-05")
+@pytest.mark.feature("SRC-05")
+@pytest.mark.feature("SNK-18")
+@pytest.mark.feature("VAL-05")
 def test_a_connection_does_not_show_the_key_files_path() -> None:
     connection = Connection(service_account_key_file="/secrets/key.json")
     assert "secrets" not in repr(connection)
     assert pickle.loads(pickle.dumps(connection)) == connection
 
 
-@pytest.mark.feature("SRC-05", "SNK-18", "VAL-04")
+@pytest.mark.feature("SRC-05")
+@pytest.mark.feature("SNK-18")
+@pytest.mark.feature("VAL-04")
 def test_a_connection_is_either_an_emulator_or_has_a_key_file() -> None:
     with pytest.raises(ConfigurationError, match="cannot be combined with emulator_endpoint") as caught:
         Connection(service_account_key_file="/secrets/key.json", emulator_endpoint="localhost:8085")

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +33,7 @@ TOPIC = TopicDestination("my-project", "orders")
 
 @pytest.fixture(scope="module")
 def env() -> StreamExecutionEnvironment:
-    with warnings.catch_warnings():
-        # PyFlink drops the process object of its JVM. As an error, the warning about that would end the JVM too.
-        warnings.simplefilter("ignore", ResourceWarning)
-        environment = StreamExecutionEnvironment.get_execution_environment()
+    environment = StreamExecutionEnvironment.get_execution_environment()
     environment.add_jars(flink_pubsub.jar())
     return environment
 
@@ -107,14 +103,16 @@ def test_a_produced_type_that_is_none_of_pyflinks_is_refused(env: StreamExecutio
         source(PubSubDeserializationSchema.payload(bytes.decode, wrong)).get_java_function()
 
 
-@pytest.mark.feature("VAL-05", "SRC-29")
+@pytest.mark.feature("VAL-05")
+@pytest.mark.feature("SRC-29")
 def test_a_deserializer_that_cannot_be_pickled_is_refused_by_name(env: StreamExecutionEnvironment) -> None:
     lock = threading.Lock()
     with pytest.raises(ConfigurationError, match=r"deserializer cannot be pickled; .* made in its open\(\)"):
         source(PubSubDeserializationSchema.payload(lambda data: lock)).get_java_function()
 
 
-@pytest.mark.feature("VAL-05", "SNK-01")
+@pytest.mark.feature("VAL-05")
+@pytest.mark.feature("SNK-01")
 def test_a_resolver_that_cannot_be_pickled_is_refused_by_name(env: StreamExecutionEnvironment) -> None:
     lock = threading.Lock()
     built = sink(PubSubSerializationSchema.payload(str.encode)).destination_resolver(lambda e, c: (lock, TOPIC)[1])
@@ -145,7 +143,8 @@ def test_a_jvm_payload_for_a_fixed_topic_needs_no_elements_in_python(env: Stream
     assert (columns.payload_coding, simple_name(columns.payloads)) == ("message", "MessageEncoder")
 
 
-@pytest.mark.feature("SNK-01", "SNK-02")
+@pytest.mark.feature("SNK-01")
+@pytest.mark.feature("SNK-02")
 def test_a_jvm_payload_with_python_extractors_or_resolver_comes_beside_the_element(env: StreamExecutionEnvironment) -> None:
     payload = PubSubSerializationSchema.payload(SimpleStringSchema())
     for built in (
@@ -186,7 +185,8 @@ def test_a_type_that_pyflink_cannot_exchange_is_refused_by_name(env: StreamExecu
         _pyflink._element_columns(j_type)
 
 
-@pytest.mark.feature("BEY-05", "DEP-04")
+@pytest.mark.feature("BEY-05")
+@pytest.mark.feature("DEP-04")
 def test_workers_are_told_interpreter_version_and_where_the_client_imports_from(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -120,7 +120,8 @@ def test_whole_messages_are_decoded_in_the_jvm() -> None:
     assert pickle.loads(pickle.dumps(schema)).decodes_in_jvm
 
 
-@pytest.mark.feature("SRC-03", "SNK-02")
+@pytest.mark.feature("SRC-03")
+@pytest.mark.feature("SNK-02")
 @pytest.mark.parametrize("make", [PubSubDeserializationSchema.payload, PubSubSerializationSchema.payload])
 @pytest.mark.parametrize("value", [None, "utf-8", 5, b"", {}])
 def test_a_payload_schema_that_cannot_be_called_is_refused(make: Any, value: object) -> None:
@@ -129,7 +130,8 @@ def test_a_payload_schema_that_cannot_be_called_is_refused(make: Any, value: obj
     assert repr(value) in str(caught.value)
 
 
-@pytest.mark.feature("SRC-03", "SNK-02")
+@pytest.mark.feature("SRC-03")
+@pytest.mark.feature("SNK-02")
 def test_a_whole_message_schema_given_as_a_payload_schema_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="give this schema to the builder as it is"):
         PubSubDeserializationSchema.payload(Splitting())
@@ -137,7 +139,8 @@ def test_a_whole_message_schema_given_as_a_payload_schema_is_refused() -> None:
         PubSubSerializationSchema.payload(Tagged())
 
 
-@pytest.mark.feature("SRC-03", "SNK-02")
+@pytest.mark.feature("SRC-03")
+@pytest.mark.feature("SNK-02")
 def test_the_class_of_a_schema_in_place_of_the_schema_is_refused() -> None:
     class_of_pyflinks = type("SimpleStringSchema", (), {"__module__": "pyflink.common.serialization"})
     with pytest.raises(ConfigurationError, match=r"needs the schema itself, not its class: SimpleStringSchema\(\.\.\.\)"):
