@@ -44,7 +44,7 @@ final class ReaderWorker implements WorkerListener {
     private long settledCheckpoint = -1;
     private boolean surfaced;
     private boolean closed;
-    private Thread reporter;
+    private volatile Thread reporter;
 
     private volatile WorkerException failure;
     private volatile Settings settings;
@@ -197,6 +197,14 @@ final class ReaderWorker implements WorkerListener {
         stop();
         if (process != null) {
             process.close(Duration.ofMillis(settings == null ? 0 : (long) (settings.closeSeconds * 1000)));
+        }
+        Thread ending = reporter;
+        if (ending != null) {
+            try {
+                ending.join(TimeUnit.SECONDS.toMillis(1));
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
         }
     }
 

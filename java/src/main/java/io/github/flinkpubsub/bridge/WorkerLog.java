@@ -33,6 +33,13 @@ final class WorkerLog {
         }
     }
 
+    /** The error that a FAILED frame reports. */
+    static WorkerException failure(String worker, JsonNode body) throws ProtocolException {
+        String traceback = Frames.text(Frames.FAILED, body, "traceback");
+        return new WorkerException(worker + " failed with " + Frames.text(Frames.FAILED, body, "type") + ": "
+                + Frames.text(Frames.FAILED, body, "message") + (traceback.isEmpty() ? "" : "\n" + traceback));
+    }
+
     /** What an exit code means; the JDK reports a signal as 128 and its number. */
     static String exit(int code) {
         int signal = code - 128;

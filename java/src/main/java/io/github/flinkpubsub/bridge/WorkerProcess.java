@@ -4,17 +4,14 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.time.Duration;
-import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.flink.metrics.MetricGroup;
-import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -35,7 +32,7 @@ import org.slf4j.LoggerFactory;
  * </ol>
  *
  * <p>Pipes cannot be interrupted in Java, so only these threads touch them: one reads stdout, one drains stderr, one writes stdin
- * from a bounded queue. Everybody else hands over or waits interruptibly.
+ * from a {@link FrameQueue}. Everybody else hands over or waits interruptibly.
  */
 final class WorkerProcess {
     private static final Logger LOG = LoggerFactory.getLogger(WorkerProcess.class);
@@ -45,9 +42,6 @@ final class WorkerProcess {
     /** What a worker gets on top of its budget before it is killed, and what the end of its threads may take. */
     private static final Duration GRACE = Duration.ofSeconds(2);
 
-    /** Frames that may wait. Records are bounded by credit, so this many mean that the worker stopped reading. */
-    private static final int MAX_QUEUED_FRAMES = 64 * 1024;
-
     private final Process process;
     private final Handshake handshake;
     private final String name;
@@ -56,7 +50,7 @@ final class WorkerProcess {
     private final WorkerMetrics metrics;
     private final WorkerListener listener;
     private final WorkerErrorOutput errorOutput;
-    private final BlockingQueue<Outgoing> outgoing = new LinkedBlockingQueue<>(MAX_QUEUED_FRAMES);
+    private final FrameQueue outgoing = new FrameQueue();
     private final CompletableFuture<Void> greeted = new CompletableFuture<>();
     private final CompletableFuture<Void> ready = new CompletableFuture<>();
     private final CountDownLatch stdoutEnded = new CountDownLatch(1);
@@ -166,8 +160,8 @@ final class WorkerProcess {
         } catch (ProtocolException e) {
             throw new WorkerException(name + ": " + e.getMessage(), e);
         }
-        if (!outgoing.offer(new Outgoing(kind, body, offset, size))) {
-            throw new WorkerException(name + " stopped reading: " + MAX_QUEUED_FRAMES + " frames wait for it");
+        if (!outgoing.offer(kind, body, offset, size)) {
+            throw new WorkerException(name + " stopped reading: " + FrameQueue.CAPACITY + " frames wait for it");
         }
     }
 
@@ -206,7 +200,7 @@ final class WorkerProcess {
         boolean ended = false;
         if (ready.isDone() && !ready.isCompletedExceptionally()) {
             byte[] body = Frames.encodeJson(Frames.newJson().put("seconds", budget.toMillis() / 1000.0));
-            ended = outgoing.offer(new Outgoing(Frames.CLOSE, body, 0, body.length))
+            ended = outgoing.offer(Frames.CLOSE, body, 0, body.length)
                     && process.waitFor(budget.plus(GRACE).toMillis(), TimeUnit.MILLISECONDS);
         } else if (failure.get() != null) {
             ended = process.waitFor(GRACE.toMillis(), TimeUnit.MILLISECONDS);
@@ -277,15 +271,7 @@ final class WorkerProcess {
             Frames.write(out, Frames.CONNECTOR, connector);
             out.flush();
             awaitReady();
-            for (Outgoing frame = null; frame == null || frame.kind != Frames.CLOSE; ) {
-                frame = outgoing.poll();
-                if (frame == null) {
-                    out.flush();
-                    frame = outgoing.take();
-                }
-                Frames.write(out, frame.kind, frame.body, frame.offset, frame.size);
-            }
-            out.flush();
+            outgoing.drainTo(out);
             stdoutEnded.await();
         } catch (IOException e) {
             brokenPipe(e);
@@ -386,7 +372,7 @@ final class WorkerProcess {
                 WorkerLog.write(Frames.decodeJson(kind, body));
                 break;
             case Frames.FAILED:
-                fail(reported(Frames.decodeJson(kind, body)));
+                fail(WorkerLog.failure(name, Frames.decodeJson(kind, body)));
                 break;
             case Frames.CLOSED:
                 LOG.debug("{} closed", name);
@@ -397,12 +383,6 @@ final class WorkerProcess {
                 }
                 listener.onFrame(kind, body);
         }
-    }
-
-    private WorkerException reported(JsonNode body) throws ProtocolException {
-        String traceback = Frames.text(Frames.FAILED, body, "traceback");
-        return new WorkerException(name + " failed with " + Frames.text(Frames.FAILED, body, "type") + ": "
-                + Frames.text(Frames.FAILED, body, "message") + (traceback.isEmpty() ? "" : "\n" + traceback));
     }
 
     private void ended() {
@@ -426,19 +406,5 @@ final class WorkerProcess {
     private String stderrLines() {
         String lines = errorOutput.tail();
         return lines.isEmpty() ? "" : "\nLast lines of its stderr:\n" + lines;
-    }
-
-    private static final class Outgoing {
-        private final int kind;
-        private final byte[] body;
-        private final int offset;
-        private final int size;
-
-        private Outgoing(int kind, byte[] body, int offset, int size) {
-            this.kind = kind;
-            this.body = body;
-            this.offset = offset;
-            this.size = size;
-        }
     }
 }
