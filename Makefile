@@ -43,7 +43,7 @@ bench: python ## throughput beside the official client and bare gRPC; ARGS=--jso
 
 docs: python ## the documentation site, in site/
 	@$(SETUP) dev
-	@$(BIN)/mkdocs build --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 wheel: python ## the wheel with the jar inside, in dist/
 	@$(SETUP) run --flink
