@@ -11,7 +11,9 @@ The life of a connection:
 2. *Reading*: responses are handed over. Any response resets the backoff.
 3. *Waiting*: the stream ended with a status worth a retry, a normal close by the server among them; after a delay back to 1.
 4. *Failed*: it ended with any other status, which is reported once.
-5. *Stopped*: `stop` was called; from every state, at once.
+5. *Finishing*: `finish` was called: no more requests, which asks the server to end the stream. What it sends before that is
+   handed over, so that it can be given back instead of waiting out its deadline.
+6. *Stopped*: the stream ended after 5, or `stop` was called; from every state, at once.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ _log = logging.getLogger(__name__)
 class Receiver(Protocol):
     """Takes what a connection brings. Called on the connection's thread."""
 
-    def wait_for_room(self) -> bool:
-        """Waits until another response may be read; False when the receiver is closed. Must end when the receiver closes."""
+    def wait_for_room(self) -> None:
+        """Waits until another response may be read. Must return when the connection is to end."""
 
     def stream_deadline(self) -> int:
         """The acknowledgement deadline, in seconds, that messages should arrive with. Any thread."""
@@ -74,7 +76,7 @@ class Timing:
 
 
 class StreamingPull:
-    """A connection. `start` once, then `stop` and `join`."""
+    """A connection. `start` once; later `finish` or `stop`, and `join`."""
 
     def __init__(
         self,
@@ -104,6 +106,14 @@ class StreamingPull:
     def start(self) -> None:
         """Opens the first stream, on the connection's thread."""
         self._thread.start()
+
+    def finish(self) -> None:
+        """Asks the server to end the stream, and opens no other. Never blocks; any thread."""
+        with self._lock:
+            self._stopped.set()
+            stream = self._stream
+        if stream is not None:
+            stream.finish()
 
     def stop(self) -> None:
         """Ends the stream at once. Never blocks; any thread."""
@@ -147,9 +157,6 @@ class StreamingPull:
         try:
             while True:
                 waited = self._wait_for_room(stream)
-                if waited is None:
-                    stream.cancel()
-                    return Status(grpc.StatusCode.CANCELLED, "the receiver is closed")
                 response = stream.read()
                 if response is None:
                     return Status(grpc.StatusCode.OK, "closed by the server")
@@ -158,16 +165,15 @@ class StreamingPull:
         except grpc.RpcError as error:
             return status_of(error)
         finally:
-            stream.close()
+            stream.finish()
             with self._lock:
                 self._stream = None
 
-    def _wait_for_room(self, stream: _Stream) -> float | None:
-        """Seconds waited for room, None when there will be none."""
+    def _wait_for_room(self, stream: _Stream) -> float:
+        """Waits until the receiver wants more, and returns the seconds that took."""
         began = self._clock()
         stream.reading(False)
-        if not self._receiver.wait_for_room():
-            return None
+        self._receiver.wait_for_room()
         stream.reading(True)
         return self._clock() - began
 
@@ -237,8 +243,8 @@ class _Stream:
         self._over.set()
         self._cancel()
 
-    def close(self) -> None:
-        """Ends the requests."""
+    def finish(self) -> None:
+        """Ends the requests, and with them our half of the stream."""
         self._over.set()
 
     def _requests(self) -> Iterator[bytes]:
