@@ -18,6 +18,9 @@ Verdict = tuple[grpc.StatusCode, str] | None
 class PublishServer:
     """Answers Publish calls as `verdict` says: None publishes, a status refuses. Keeps what was published, by topic."""
 
+    THREADS = 16
+    """Calls it can work on at a time."""
+
     def __init__(self) -> None:
         self.verdict: Callable[[PublishRequest], Verdict] = lambda request: None
         self.ids: Callable[[int], int] = lambda messages: messages
@@ -31,7 +34,7 @@ class PublishServer:
         self.arrived = threading.Semaphore(0)
         """Released by every call that arrives."""
         self._lock = threading.Lock()
-        self._server = grpc.server(ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
+        self._server = grpc.server(ThreadPoolExecutor(self.THREADS), options=[("grpc.so_reuseport", 0)])
         handler = grpc.unary_unary_rpc_method_handler(
             self._publish, PublishRequest.FromString, PublishResponse.SerializeToString
         )

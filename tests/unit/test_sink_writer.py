@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import pickle
-import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
@@ -24,6 +21,7 @@ from flink_pubsub.schemas import JvmPayloadEncoding, PubSubSerializationSchema
 from flink_pubsub.sink import SinkSpec
 from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.sink import PubSubSinkConnector
+from tests.growth import assert_settles_to, footprint
 from tests.unit.sink_support import Listener, PublishServer, Verdict, entries, write_batch
 
 TOPIC = TopicDestination("p", "orders")
@@ -374,23 +372,18 @@ def test_closing_cancels_what_is_in_flight_and_settles_nothing(server: PublishSe
 def test_opening_and_closing_leaves_no_thread_and_no_descriptor(server: PublishServer) -> None:
     def cycle() -> None:
         listener = Listener()
-        with Opened(server, listener, {}) as writer:
-            writer.write(write_batch([b"a"]))
+        with Opened(server, listener, {"batch_element_count_threshold": 1}) as writer:
+            writer.write(write_batch([b"a"] * 20))
+            for _ in range(0 if server.gate.is_set() else PublishServer.THREADS):
+                assert server.arrived.acquire(timeout=30)
+            server.gate.set()
             writer.flush(1, end_of_input=False)
             listener.wait_for_flush(1)
             writer.write(write_batch([b"b"]))
 
+    server.gate.clear()  # so that the first cycle starts all of the service's own threads
     cycle()
-    threads, descriptors = set(threading.enumerate()), _descriptors()
+    before = footprint()
     for _ in range(30):
         cycle()
-    for thread in set(threading.enumerate()) - threads:
-        if not thread.name.startswith("ThreadPoolExecutor"):  # the service's own
-            thread.join(10)
-            assert not thread.is_alive(), thread
-    gc.collect()
-    assert _descriptors() <= descriptors + 3, "descriptors of 30 writers are still open"
-
-
-def _descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    assert_settles_to(before)

@@ -14,7 +14,6 @@ The life of a batch:
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,9 +35,7 @@ class Settled:
 class Outbox:
     """Batches, retries and flushes of one writer. Not thread-safe; times are monotonic seconds given by the caller."""
 
-    def __init__(
-        self, thresholds: Thresholds, retry: RetryPolicy, max_calls: int, jitter: Callable[[], float] = random.random
-    ) -> None:
+    def __init__(self, thresholds: Thresholds, retry: RetryPolicy, max_calls: int, jitter: Callable[[], float]) -> None:
         self._batcher = Batcher(thresholds)
         self._policy = retry
         self._free_calls = max_calls

@@ -47,6 +47,7 @@ class Encoder:
         spec.serializer.open()
         self._spec = spec
         self._topic = None if spec.topic is None else spec.topic.resource_path
+        self._serialize = _flat(spec.serializer) or _whole(spec.serializer)
         self._ordering = spec.options.enable_message_ordering
         self._decode = None if spec.payload_coding == "message" else _decoder(spec.element_coding, spec.type_info_proto)
 
@@ -79,8 +80,7 @@ class Encoder:
             elements = map(self._decode, batch.elements.values())
         payloads: Iterable[bytes | None] = repeat(None, batch.size) if batch.payloads is None else batch.payloads.values()
         contexts = None if spec.destination_resolver is None else _contexts(batch)
-        serialize = _flat(spec.serializer) or _whole(spec.serializer)
-        topic = self._topic
+        serialize, topic = self._serialize, self._topic
         for element, payload in _guarded(elements, payloads):
             if contexts is not None:
                 assert spec.destination_resolver is not None
