@@ -2,8 +2,8 @@
 
 Decisions are the outbox's; this file owns the lock around it, the clock, the calls and one thread that wakes up for batch
 delays and retries. Calls start on whichever thread made a batch ready: the writer's, the timer's, or the one of gRPC that
-brought the previous answer. One channel carries all topics, as its
-connection takes any number of calls.
+brought the previous answer. One channel carries all topics: its connection takes any
+number of calls.
 
 Every batch that was not published comes back to `_unpublished`, the one place that decides what becomes of it. Failure
 ends the publisher: `fail` is called once, and nothing is settled after it.
