@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyflink import java_gateway
+from pyflink.java_gateway import get_gateway
 from pyflink.util.java_utils import add_jars_to_context_class_loader, load_java_class, to_jarray
 
 import flink_pubsub
@@ -31,21 +31,8 @@ class JavaError(Exception):
 @cache
 def jvm() -> Any:
     """PyFlink's JVM, which knows the connector's jar."""
-    launch = java_gateway.launch_gateway_server_process
-
-    def launch_and_keep(*arguments: Any) -> Any:
-        _kept.append(launch(*arguments))
-        return _kept[-1]
-
-    java_gateway.launch_gateway_server_process = launch_and_keep
-    gateway = java_gateway.get_gateway()
-    java_gateway.launch_gateway_server_process = launch
     add_jars_to_context_class_loader([flink_pubsub.jar()])
-    return gateway.jvm
-
-
-_kept: list[Any] = []
-"""The JVM's process. PyFlink forgets it, and then Python warns of a running process and its open pipes."""
+    return get_gateway().jvm
 
 
 @cache

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from py4j.java_gateway import get_field
+from pyflink.util.java_utils import to_jarray
 
 from flink_pubsub.bridge.frames import (
     MAX_FRAME_BYTES,
@@ -23,7 +25,7 @@ from flink_pubsub.bridge.frames import (
 )
 from tests.unit.java import JavaError, Reflected, boxed_long, classes, java_class, jvm, long_class, make, objects
 
-FEW = settings(max_examples=150, deadline=None)
+FEW = settings(max_examples=150)
 """An example costs a few calls into the JVM."""
 
 
@@ -126,7 +128,7 @@ rows = st.lists(st.tuples(st.binary(max_size=60), st.integers(-(2**63), 2**63 - 
 
 @pytest.mark.parametrize("timestamps", [False, True])
 @pytest.mark.parametrize("columns", ["elements", "payloads", "both"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(batches=st.lists(rows, min_size=1, max_size=3), watermark=st.integers(-(2**63), 2**63 - 1))
 def test_a_write_batch_of_the_jvm_is_read_in_python(
     batches: list[list[tuple[bytes, int]]], watermark: int, columns: str, timestamps: bool
@@ -176,13 +178,14 @@ def test_an_element_encoded_again_takes_the_place_of_the_one_before() -> None:
 
 
 def test_the_buffer_of_a_huge_element_is_given_up_and_what_follows_is_intact() -> None:
-    batch = make("bridge.WriteBatch", make("bridge.BytesEncoder").instance, None)
-    batch.encode(bytes(9_000_000))
+    batch = make("bridge.WriteBatch", sized_encoder(), None)
+    for size in (9_000_000, 5):
+        assert batch.encode(str(size)) == size
+        batch.add(boxed_long(0))
+    batch.encode("7")
+    assert list(map(len, values(batch))) == [9_000_000, 5]
     batch.add(boxed_long(0))
-    batch.encode(b"small")
-    assert list(map(len, values(batch))) == [9_000_000]
-    batch.add(boxed_long(0))
-    assert values(batch) == [b"small"]
+    assert list(map(len, values(batch))) == [7]
 
 
 def values(batch: Reflected) -> list[bytes]:
@@ -190,3 +193,32 @@ def values(batch: Reflected) -> list[bytes]:
     column = WriteBatch.decode(bytes(batch.take(boxed_long(NO_TIMESTAMP)))).elements
     assert column is not None
     return column.values()
+
+
+def test_the_largest_element_fills_a_frame_and_a_larger_one_is_an_error_that_says_so() -> None:
+    batch = make("bridge.WriteBatch", sized_encoder(), None)
+    largest = MAX_FRAME_BYTES - 1 - 13 - 4
+    assert batch.encode(str(largest)) == largest
+    assert batch.fits()
+    batch.encode("1")
+    batch.add(boxed_long(0))
+    batch.encode(str(largest))
+    assert not batch.fits()
+    with pytest.raises(JavaError, match=f"An element of {largest + 1} bytes .* and {MAX_FRAME_BYTES} is the most"):
+        batch.encode(str(largest + 1))
+
+
+def sized_encoder() -> Any:
+    """Encodes a number's text to that many bytes, so that large ones need not cross from Python."""
+    invoke = jvm().java.lang.invoke
+    lookup, array = invoke.MethodHandles.publicLookup(), jvm().Class.forName("[B")
+    parse = lookup.unreflect(java_class("java.lang.Integer").getMethod("parseInt", classes(java_class("java.lang.String"))))
+    make_array = invoke.MethodHandles.filterArguments(invoke.MethodHandles.arrayConstructor(array), 0, handles(parse))
+    schema = invoke.MethodHandleProxies.asInterfaceInstance(
+        java_class("org.apache.flink.api.common.serialization.SerializationSchema"), make_array
+    )
+    return make("message.PayloadEncoder", schema).instance
+
+
+def handles(*values: Any) -> Any:
+    return to_jarray(jvm().java.lang.invoke.MethodHandle, values)

@@ -14,7 +14,7 @@ from pyflink.common.typeinfo import _from_java_type
 from flink_pubsub.wire.pubsub_pb2 import PublishRequest, PubsubMessage
 from tests.unit.java import JavaError, Reflected, classes, java_class, jvm, long_class, make
 
-FEW = settings(max_examples=150, deadline=None)
+FEW = settings(max_examples=150)
 """An example costs a dozen calls into the JVM."""
 
 texts = st.text(max_size=20)

@@ -74,12 +74,6 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
         worker.throwIfFailed();
         awaitReady();
         long bytes = batch.encode(element);
-        long body = batch.bodyBytesOf(bytes);
-        if (body >= Frames.MAX_FRAME_BYTES) {
-            throw new IOException(
-                    "An element of " + bytes + " bytes cannot be written: a frame to the worker holds at most "
-                            + Frames.MAX_FRAME_BYTES + " bytes, and with it this one would hold " + (body + 1) + ".");
-        }
         if (!hasRoom(bytes)) {
             send();
             worker.send(Frames.SEND_NOW, new byte[0]);
@@ -88,7 +82,7 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
         if (settings.timestamps && context.currentWatermark() != watermark) {
             send();
             watermark = context.currentWatermark();
-        } else if (batch.bodyBytes() + body >= Frames.MAX_FRAME_BYTES) {
+        } else if (!batch.fits()) {
             send();
         }
         batch.add(settings.timestamps && context.timestamp() != null ? context.timestamp() : Frames.NO_TIMESTAMP);

@@ -46,9 +46,9 @@ final class WriteBatch<T> {
         return HEADER_BYTES + (long) size * overhead() + columnBytes;
     }
 
-    /** Length of the body of a batch with nothing but an element of so many bytes. */
-    long bodyBytesOf(long elementBytes) {
-        return HEADER_BYTES + overhead() + elementBytes;
+    /** Whether a frame can hold the batch with the element encoded last. */
+    boolean fits() {
+        return bodyBytes() + overhead() + encodedBytes < Frames.MAX_FRAME_BYTES;
     }
 
     private int overhead() {
@@ -57,7 +57,11 @@ final class WriteBatch<T> {
                 + (timestamps == null ? 0 : Long.BYTES);
     }
 
-    /** Encodes the next element, in place of one that was encoded and not added, and returns its bytes. */
+    /**
+     * Encodes the next element, in place of one that was encoded and not added, and returns its bytes.
+     *
+     * @throws IOException if an encoder fails, or no frame can hold the element
+     */
     long encode(T element) throws IOException {
         encodedBytes = 0;
         if (elements != null) {
@@ -65,6 +69,11 @@ final class WriteBatch<T> {
         }
         if (payloads != null) {
             encodedBytes += payloads.encode(element);
+        }
+        long frame = 1 + HEADER_BYTES + overhead() + encodedBytes;
+        if (frame > Frames.MAX_FRAME_BYTES) {
+            throw new IOException("An element of " + encodedBytes + " bytes cannot be written: its frame to the worker would have "
+                    + frame + " bytes, and " + Frames.MAX_FRAME_BYTES + " is the most");
         }
         return encodedBytes;
     }
