@@ -64,12 +64,12 @@ def store(request: PublishRequest, first_number: int, epoch: float, now: float) 
     why zero nanoseconds are written out.
     """
     milliseconds = int(epoch * 1000)
-    time = b"\x08" + varint(milliseconds // 1000) + b"\x10" + varint(milliseconds % 1000 * 1_000_000)
-    id_and_time = b"\x1a\x11%d\x22" + varint(len(time)) + time
+    seconds_and_nanos = b"\x08" + varint(milliseconds // 1000) + b"\x10" + varint(milliseconds % 1000 * 1_000_000)
+    publish_time = b"\x22" + varint(len(seconds_and_nanos)) + seconds_and_nanos
     stored = []
     number = first_number
     for message in request.messages:
-        body = message.SerializeToString() + id_and_time % number
+        body = message.SerializeToString() + b"\x1a\x11%d" % number + publish_time
         size = len(body)
         stored.append(Message(number, _entry_head(size) + body, size, message.ordering_key, now))
         number += 1
