@@ -93,7 +93,7 @@ class CountingReader:
                     continue
                 end = min(start + self.source.batch, self.source.count)
                 records = [str(n).encode() for n in range(start, end)]
-                finished = end == self.source.count
+                finished = end == self.source.count and self.source.quirk != "never ends"
                 blocks.append(
                     RecordBlock(
                         ordinal,
@@ -104,7 +104,7 @@ class CountingReader:
                     )
                 )
                 self.next[ordinal] = end
-                if finished:
+                if end == self.source.count:
                     del self.next[ordinal]
             return blocks
 

@@ -1,0 +1,138 @@
+"""What tests of real jobs share: the environment, the JVM's processes, and bounded waits."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import psutil
+from py4j.protocol import Py4JJavaError
+from pyflink.common import Configuration
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.java_gateway import get_gateway
+
+import flink_pubsub
+
+PATIENCE = 90.0
+"""Bound of every wait in these tests; only a broken job reaches it."""
+
+
+def environment(*, parallelism: int = 1, checkpoint_millis: int = 200, restarts: int = 0) -> StreamExecutionEnvironment:
+    """An environment of the local mini-cluster with checkpoints and as many immediate restarts as wanted."""
+    settings = {
+        "execution.checkpointing.interval": f"{checkpoint_millis} ms",
+        "restart-strategy.type": "fixed-delay" if restarts else "none",
+        "restart-strategy.fixed-delay.attempts": str(restarts),
+        "restart-strategy.fixed-delay.delay": "0 s",
+        "taskmanager.memory.network.max": "64 mb",
+        "rest.port": "0",
+    }
+    configuration = Configuration()
+    for key, value in settings.items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(parallelism)
+    env.add_jars(flink_pubsub.jar())
+    return env
+
+
+def worker_spec(python_executable: str | None = None) -> str:
+    return json.dumps(
+        {
+            "python_executable": python_executable,
+            "client_executable": sys.executable,
+            "client_python": "{}.{}".format(*sys.version_info[:2]),
+            "version": flink_pubsub.__version__,
+            "search_path": [str(Path(__file__).parent.parent.parent)],
+        }
+    )
+
+
+class JavaObject:
+    """Passes a Java source or sink where PyFlink wants its Python wrapper."""
+
+    def __init__(self, java: Any) -> None:
+        self._java = java
+
+    def get_java_function(self) -> Any:
+        return self._java
+
+
+def bridge_source(connector: object, *, python_executable: str | None = None, bounded: bool = True) -> JavaObject:
+    """The generic bridge's source over a connector of the test's own, giving Java byte arrays."""
+    jvm = get_gateway().jvm
+    bridge = jvm.io.github.flinkpubsub.bridge
+    bytes_type = jvm.org.apache.flink.api.common.typeinfo.PrimitiveArrayTypeInfo.BYTE_PRIMITIVE_ARRAY_TYPE_INFO
+    data = cloudpickle.dumps(connector)
+    spec = worker_spec(python_executable)
+    return JavaObject(bridge.PythonSource(data, spec, bridge.BytesDecoder(), bytes_type, bounded))
+
+
+def bridge_sink(connector: object) -> JavaObject:
+    """The generic bridge's sink over a connector of the test's own, taking Java byte arrays."""
+    bridge = get_gateway().jvm.io.github.flinkpubsub.bridge
+    return JavaObject(bridge.PythonSink(cloudpickle.dumps(connector), worker_spec(), bridge.BytesEncoder(), None))
+
+
+def gateway_process() -> psutil.Process:
+    """The JVM that PyFlink started, which the mini-cluster runs in."""
+    [java] = [child for child in psutil.Process().children() if "java" in child.name()]
+    return java
+
+
+def workers(role: str | None = None) -> list[psutil.Process]:
+    """The worker processes of all jobs in the JVM, or those of one role."""
+    found = []
+    for child in gateway_process().children(recursive=True):
+        try:
+            command = child.cmdline()
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+        if "flink_pubsub.bridge" in command and (role is None or role in command):
+            found.append(child)
+    return found
+
+
+def eventually(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
+    """Waits for something outside this process, which cannot notify; fails naming it at the deadline."""
+    pause = threading.Event()
+    for _ in range(int(seconds / 0.05)):
+        if condition():
+            return
+        pause.wait(0.05)
+    raise AssertionError(f"after {seconds} s still not so: {what}")
+
+
+@contextmanager
+def running(env: StreamExecutionEnvironment, name: str = "test") -> Iterator[Any]:
+    """A submitted job, cancelled at the end; the mini-cluster, which it has for itself, goes with it."""
+    client = env.execute_async(name)
+    try:
+        yield client
+    finally:
+        if alive(client):
+            client.cancel().result()
+        eventually(lambda: not workers() and not alive(client), "the job, its workers and its mini-cluster are gone")
+
+
+def alive(client: Any) -> bool:
+    """Whether the job has not ended. The mini-cluster of a job that has ended refuses to answer."""
+    try:
+        return not client.get_job_status().result().is_globally_terminal_state()
+    except Py4JJavaError:
+        return False
+
+
+def failure_of(env: StreamExecutionEnvironment) -> str:
+    """Runs a job that must fail, and returns the whole text of its failure."""
+    try:
+        env.execute("failing")
+    except Py4JJavaError as error:
+        return str(error)  # holds the Java stack traces with all causes
+    raise AssertionError("the job did not fail")
