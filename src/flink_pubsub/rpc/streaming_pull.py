@@ -257,14 +257,14 @@ class _Stream:
                 self.cancel()
                 return
             if step is Step.PING:
-                yield self._ping().SerializeToString()
+                yield from self._changes()
+                yield StreamingPullRequest().SerializeToString()
             self._over.wait(seconds)
 
-    def _ping(self) -> StreamingPullRequest:
-        """An empty request, or one that changes the deadline: the only thing that later requests may say."""
+    def _changes(self) -> Iterator[bytes]:
+        """The deadline, if another one is wanted by now: the only thing that later requests may change. Not taken as a ping."""
         wanted = self._wanted()
-        if wanted == self._sent_deadline:
-            return StreamingPullRequest()
-        self._lowest_deadline = min(self._sent_deadline, wanted)
-        self._sent_deadline = wanted
-        return StreamingPullRequest(stream_ack_deadline_seconds=wanted)
+        if wanted != self._sent_deadline:
+            self._lowest_deadline = min(self._sent_deadline, wanted)
+            self._sent_deadline = wanted
+            yield StreamingPullRequest(stream_ack_deadline_seconds=wanted).SerializeToString()
