@@ -1,0 +1,157 @@
+"""Channels, credentials and the planner's checks."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from flink_pubsub.destinations import SubscriptionDestination
+from flink_pubsub.emulator import Emulator
+from flink_pubsub.errors import CredentialsError, SubscriptionError
+from flink_pubsub.options import Connection, OrderingMode
+from flink_pubsub.rpc.admin import GET_SUBSCRIPTION, Admin
+from flink_pubsub.rpc.channel import channel_opener, open_channel
+from flink_pubsub.rpc.status import Purpose, Status, status_of
+from flink_pubsub.source import SourceSpec
+from flink_pubsub.wire import pubsub_pb2 as wire
+from flink_pubsub.worker.source import PubSubSourceConnector
+from tests.unit.source_support import FakeContext, ScriptedServer, in_turn, refuse
+
+ORDERS = SubscriptionDestination("project", "orders")
+
+
+def spec(endpoint: str, *subscriptions: SubscriptionDestination, mode: OrderingMode = OrderingMode.NONE) -> SourceSpec:
+    connection = Connection(emulator_endpoint=endpoint)
+    return SourceSpec(subscriptions=subscriptions or (ORDERS,), deserializer=None, ordering_mode=mode, connection=connection)
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator() as emulator:
+        emulator.create_topic("projects/project/topics/orders")
+        emulator.create_subscription(ORDERS.resource_path, "projects/project/topics/orders")
+        yield emulator
+
+
+@pytest.mark.feature("SRC-05")
+@pytest.mark.parametrize("content", [None, "not json SECRET", '{"client_email": "SECRET"}', '["SECRET"]', b"\xff\xfeSECRET"])
+def test_a_bad_key_file_is_an_error_that_shows_neither_path_nor_content(tmp_path: Path, content: str | bytes | None) -> None:
+    path = tmp_path / "hidden-name.json"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(CredentialsError) as caught:
+        open_channel(Connection(service_account_key_file=str(path)))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "service_account_key_file" in shown
+    assert "hidden-name" not in shown
+    assert "SECRET" not in shown
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.feature("SRC-05")
+def test_a_key_file_is_read_once_however_many_channels_are_opened(tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    path.write_text(json.dumps(service_account_key()))
+    opener = channel_opener(Connection(service_account_key_file=str(path)))
+    path.unlink()
+    for _ in range(2):
+        opener().close()
+
+
+def service_account_key() -> dict[str, str]:
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    email = "reader@project.iam.gserviceaccount.com"
+    return {
+        "type": "service_account",
+        "client_email": email,
+        "private_key": pem,
+        "token_uri": "https://oauth2.googleapis.com/token",
+    }
+
+
+@pytest.mark.feature("SRC-05")
+def test_without_default_credentials_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "hidden-name.json"))
+    with pytest.raises(CredentialsError, match="GOOGLE_APPLICATION_CREDENTIALS") as caught:
+        open_channel(Connection())
+    assert "hidden-name" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.feature("SRC-06")
+def test_the_emulators_environment_variable_redirects_nothing(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
+    plan = PubSubSourceConnector(spec(emulator.endpoint)).plan(FakeContext(), None)
+    assert len(plan.splits) == 1
+
+
+@pytest.mark.feature("SRC-07")
+def test_the_plan_names_splits_owners_and_subscriptions(emulator: Emulator) -> None:
+    plan = PubSubSourceConnector(spec(emulator.endpoint)).plan(FakeContext(parallelism=3), None)
+    assert [(planned.split.id, planned.owner) for planned in plan.splits] == [
+        (f"projects/project/subscriptions/orders#{i}", i) for i in range(3)
+    ]
+    assert json.loads(plan.splits[2].split.data) == {"subscription": ORDERS.resource_path}
+    assert plan.state == {"version": 1, "seek_done": False}
+
+
+@pytest.mark.parametrize(
+    ("state", "done"), [(None, False), ({}, False), ({"version": 1, "seek_done": True, "later": 1}, True), ("odd", False)]
+)
+def test_the_plan_keeps_what_earlier_state_says_of_the_seek(emulator: Emulator, state: object, done: bool) -> None:
+    assert PubSubSourceConnector(spec(emulator.endpoint)).plan(FakeContext(), state).state["seek_done"] is done
+
+
+def test_a_missing_subscription_is_named_with_the_mend(emulator: Emulator) -> None:
+    missing = SubscriptionDestination("project", "returns")
+    with pytest.raises(SubscriptionError) as caught:
+        PubSubSourceConnector(spec(emulator.endpoint, ORDERS, missing)).plan(FakeContext(), None)
+    assert (caught.value.subscription, caught.value.status) == (missing.resource_path, "NOT_FOUND")
+    assert "create it, or correct the name" in str(caught.value)
+
+
+def test_order_cannot_be_had_from_a_subscription_without_it(emulator: Emulator) -> None:
+    with pytest.raises(SubscriptionError, match="enable_message_ordering") as caught:
+        PubSubSourceConnector(spec(emulator.endpoint, mode=OrderingMode.PER_KEY)).plan(FakeContext(), None)
+    assert caught.value.subscription == ORDERS.resource_path
+
+
+def test_a_describe_call_is_repeated_while_the_service_is_unavailable() -> None:
+    described = wire.Subscription(name=ORDERS.resource_path)
+    with ScriptedServer() as server, server.channel() as channel:
+        unavailable = refuse(grpc.StatusCode.UNAVAILABLE, "later")
+        server.answers[GET_SUBSCRIPTION.rsplit("/", 1)[1]] = in_turn(
+            [unavailable, unavailable, lambda request, context: described.SerializeToString()]
+        )
+        slept: list[float] = []
+        assert Admin(channel, clock=lambda: sum(slept), sleep=slept.append).get_subscription(ORDERS.resource_path) == described
+        assert slept == [0.1, 0.2]
+
+
+def test_describing_gives_up_after_a_minute() -> None:
+    with ScriptedServer() as server, server.channel() as channel:
+        server.answers[GET_SUBSCRIPTION.rsplit("/", 1)[1]] = refuse(grpc.StatusCode.UNAVAILABLE, "never")
+        slept: list[float] = []
+        with pytest.raises(grpc.RpcError):
+            Admin(channel, clock=lambda: sum(slept), sleep=slept.append).get_subscription(ORDERS.resource_path)
+        assert 50 < sum(slept) < 60
+
+
+def test_a_final_code_is_not_retryable_for_any_purpose_and_a_passing_one_is_for_all() -> None:
+    final = ["NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT", "FAILED_PRECONDITION"]
+    for purpose in Purpose:
+        assert not any(Status(grpc.StatusCode[name], "").retryable(purpose) for name in final)
+        assert Status(grpc.StatusCode.UNAVAILABLE, "").retryable(purpose)
+
+
+def test_what_is_no_status_is_unknown_and_keeps_its_text() -> None:
+    assert str(status_of(ValueError("odd"))) == "UNKNOWN: ValueError: odd"
