@@ -13,10 +13,10 @@ import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.node.Obje
 /**
  * Frames: the only thing that crosses the pipes between Flink's JVM and a worker.
  *
- * <p>A frame is a 4-byte big-endian length (of what follows it), one kind byte, and a body. The layout of every body is documented
- * in {@code flink_pubsub/bridge/frames.py}, whose twin this class is. A length is checked against {@link #MAX_FRAME_BYTES} before
- * anything is allocated, and a long body is read piece by piece, so a damaged length can neither exhaust memory nor overrun a
- * buffer: every defect is one {@link ProtocolException}.
+ * <p>A frame is a 4-byte big-endian length (of what follows it), one kind byte, and a body. The layout of every body is
+ * documented in {@code flink_pubsub/bridge/frames.py}, whose twin this class is. A length is checked against {@link
+ * #MAX_FRAME_BYTES} before anything is allocated, and a long body is read piece by piece, so a damaged length can neither
+ * exhaust memory nor overrun a buffer: every defect is one {@link ProtocolException}.
  */
 public final class Frames {
     /** Raised by every change of a frame's layout or meaning; both sides refuse any other. */
@@ -57,7 +57,9 @@ public final class Frames {
 
     private static final int HEADER_BYTES = 5;
 
-    /** A body up to this size is allocated at once; a batch of 1,000 messages of 1 KiB fits, so the usual body is never copied. */
+    /**
+     * A body up to this size is allocated at once; a batch of 1,000 messages of 1 KiB fits, so the usual body is never copied.
+     */
     private static final int WHOLE_BYTES = 4 * 1024 * 1024;
 
     /** Linux gives at most a pipe's capacity in one read, and the JDK allocates a native buffer of the size asked for. */
@@ -128,7 +130,7 @@ public final class Frames {
 
     private static void requireWhole(int missing) throws ProtocolException {
         if (missing > 0) {
-            throw new ProtocolException("the stream ended within a frame, " + missing + " bytes short");
+            throw new ProtocolException("the stream ended within a frame, " + missing + " bytes short", true);
         }
     }
 

@@ -12,10 +12,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The first exchange with a worker: both sides must be of one build, and of the Python minor version that pickled the connector.
+ * The first exchange with a worker: both sides must be of one build, and of the Python minor version that pickled the
+ * connector.
  *
- * <p>Three parties meet here: the Python that submitted the job, this jar, and the worker's Python. Whichever differs, the outcome is
- * one error that names both sides, the interpreter and the mend.
+ * <p>Three parties meet here: the Python that submitted the job, this jar, and the worker's Python. Whichever differs, the
+ * outcome is one error that names both sides, the interpreter and the mend.
  */
 final class Handshake {
     private static final String RESOURCE = "/META-INF/flink-pubsub.properties";
@@ -32,7 +33,8 @@ final class Handshake {
         Properties build = new Properties();
         try (InputStream in = Handshake.class.getResourceAsStream(RESOURCE)) {
             if (in == null) {
-                throw new WorkerException("the flink-pubsub jar lacks " + RESOURCE + "; use the jar that flink_pubsub.jar() names");
+                throw new WorkerException(
+                        "the flink-pubsub jar lacks " + RESOURCE + "; use the jar that flink_pubsub.jar() names");
             }
             build.load(in);
         } catch (IOException e) {
@@ -54,35 +56,33 @@ final class Handshake {
         String workerPython = Frames.text(Frames.HELLO, hello, "python");
         String executable = Frames.text(Frames.HELLO, hello, "executable");
         if (!spec.version.equals(version)) {
-            throw new WorkerException("the job was built with flink-pubsub " + spec.version + ", but the jar in Flink is version "
-                    + version + "; add the jar that flink_pubsub.jar() of the job's Python names, and remove the other one");
+            throw new WorkerException("the job was built with flink-pubsub " + spec.version
+                    + ", but the jar in Flink is version " + version + "; add the jar that flink_pubsub.jar() of the job's Python names, and remove the other one");
         }
         List<String> differences = new ArrayList<>();
-        if (!workerVersion.equals(version)) {
-            differences.add("has flink-pubsub " + workerVersion + ", the job and its jar have " + version);
-        } else if (protocol != Frames.PROTOCOL_VERSION) {
-            differences.add("speaks protocol " + protocol + ", the jar " + Frames.PROTOCOL_VERSION);
-        } else if (!workerDigest.equals(digest)) {
-            differences.add("has another build of flink-pubsub " + version + " (" + workerDigest + ") than the jar (" + digest + ")");
-        }
-        boolean package_ = differences.isEmpty();
-        boolean python = workerPython.equals(spec.clientPython) || workerPython.startsWith(spec.clientPython + ".");
-        if (!python) {
-            differences.add("is Python " + workerPython + ", the job was submitted with Python " + spec.clientPython);
-        }
-        if (differences.isEmpty()) {
-            return;
-        }
         List<String> mends = new ArrayList<>();
-        if (!package_) {
+        if (!workerVersion.equals(version)) {
+            String theirs = workerVersion.isEmpty() ? "of unknown version" : workerVersion;
+            differences.add("has flink-pubsub " + theirs + ", the job and its jar have " + version);
             mends.add("run: " + interpreter.mend(version));
+        } else if (!workerDigest.equals(digest) || protocol != Frames.PROTOCOL_VERSION) {
+            differences.add("has another build of flink-pubsub " + version + " (" + abbreviated(workerDigest) + ", protocol "
+                    + protocol + ") than the jar (" + abbreviated(digest) + ", protocol " + Frames.PROTOCOL_VERSION + ")");
+            mends.add("build the jar anew if this is a clone, else run: " + interpreter.mend("--force-reinstall ", version));
         }
-        if (!python) {
+        if (!workerPython.startsWith(spec.clientPython + ".")) {
+            differences.add("is Python " + workerPython + ", the job was submitted with Python " + spec.clientPython);
             mends.add("name an interpreter of Python " + spec.clientPython
                     + " with python_executable of the builder or python.executable of Flink");
         }
-        throw new WorkerException("The Python worker at " + executable + ", from " + interpreter.origin + ", "
-                + String.join(", and ", differences) + ". To mend it, " + String.join(", and ", mends));
+        if (!differences.isEmpty()) {
+            throw new WorkerException("The Python worker at " + executable + ", from " + interpreter.origin + ", "
+                    + String.join(", and ", differences) + ". To mend it, " + String.join(", and ", mends));
+        }
+    }
+
+    private static String abbreviated(String digest) {
+        return digest.isEmpty() ? "unknown" : digest.substring(0, Math.min(12, digest.length()));
     }
 
     /** The INIT body that answers a matching HELLO. */
@@ -109,20 +109,18 @@ final class Handshake {
         return PYTHON_LOG.isInfoEnabled() ? "INFO" : PYTHON_LOG.isWarnEnabled() ? "WARNING" : "ERROR";
     }
 
-    /** The error of a worker that ended before its first frame. */
-    WorkerException neverStarted(String how, String lastLines) {
+    /** The error of a worker that did not get as far as its first frame. */
+    WorkerException notStarted(String how, String lastLines) {
         boolean missing = lastLines.contains("No module named") && lastLines.contains("flink_pubsub");
-        String mend = missing
-                ? "The package is not installed there; run: " + interpreter.mend(version)
-                : "If the package is missing or incomplete there, run: " + interpreter.mend(version);
-        return new WorkerException("The Python worker of " + interpreter + " ended before its first frame: " + how + ". " + mend
-                + (lastLines.isEmpty() ? "" : "\nIts stderr:\n" + lastLines));
+        String mend = missing ? "The package is not installed there" : "If the package is missing or incomplete there";
+        return new WorkerException("The Python worker of " + interpreter + " did not start: " + how + ". " + mend + ", run: "
+                + interpreter.mend(version) + (lastLines.isEmpty() ? "" : "\nIts stderr:\n" + lastLines));
     }
 
     /** The error of an interpreter that the operating system does not start. */
     WorkerException notStartable(IOException cause) {
         return new WorkerException("The Python interpreter " + interpreter + " cannot be started: " + cause.getMessage()
-                + ". Name one that exists on this host with python_executable of the builder or python.executable of Flink, and run: "
-                + interpreter.mend(version), cause);
+                + ". With python_executable of the builder or python.executable of Flink, name one that exists on this host and has"
+                + " flink-pubsub==" + version + " installed", cause);
     }
 }

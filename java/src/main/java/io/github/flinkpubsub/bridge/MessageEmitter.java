@@ -9,9 +9,9 @@ import org.apache.flink.util.ExceptionUtils;
 /**
  * Decodes messages and emits their records, and tells the two ways apart in which that can fail.
  *
- * <p>What comes out of {@link SourceOutput#collect} is the job's own failure: the worker hears of it, so that it can give the message
- * back at once, and it fails the task. Anything else is a message that cannot be decoded: the worker's settings say whether that fails
- * the task too or is the worker's to decide. Task thread only.
+ * <p>What comes out of {@link SourceOutput#collect} is the job's own failure: the worker hears of it, so that it can give the
+ * message back at once, and it fails the task. Anything else is a message that cannot be decoded: the worker's settings say
+ * whether that fails the task too or is the worker's to decide. Task thread only.
  */
 final class MessageEmitter<T> implements RecordEmitter<RecordBatch.Message, T, SplitProgress>, RecordOutput<T> {
     private final RecordDecoder<T> decoder;

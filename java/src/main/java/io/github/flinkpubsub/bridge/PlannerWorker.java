@@ -74,7 +74,8 @@ final class PlannerWorker implements WorkerListener {
             String id = Frames.text(kind, entry, "id");
             long owner = Frames.integer(kind, entry, "owner");
             if (!ids.add(id) || owner < 0 || owner >= parallelism) {
-                throw new ProtocolException("split " + id + " is planned twice, or for subtask " + owner + " of " + parallelism);
+                throw new ProtocolException(
+                        "split " + id + " is planned twice, or for subtask " + owner + " of " + parallelism);
             }
             splits.computeIfAbsent((int) owner, subtask -> new ArrayList<>())
                     .add(new PythonSplit(id, Frames.text(kind, entry, "data")));

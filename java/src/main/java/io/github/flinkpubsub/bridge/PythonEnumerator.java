@@ -17,8 +17,8 @@ import org.slf4j.LoggerFactory;
  * Hands out the splits that a planner worker planned.
  *
  * <p>The planner runs once per start, off the coordinator thread. Readers that register earlier wait. The plan does not change
- * afterwards, so a reader that registers, for the first time or again, gets the plan's splits for its subtask, and splits that come
- * back need no bookkeeping. State is the planner's JSON; until there is a plan it is what was restored.
+ * afterwards, so a reader that registers, for the first time or again, gets the plan's splits for its subtask, and splits that
+ * come back need no bookkeeping. State is the planner's JSON; until there is a plan it is what was restored.
  *
  * <p>All methods run on the coordinator thread.
  */

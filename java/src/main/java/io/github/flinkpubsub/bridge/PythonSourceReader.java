@@ -17,8 +17,8 @@ import org.apache.flink.core.io.InputStatus;
 /**
  * Flink's half of a reader: emits what the worker fetched, and tells the worker which messages each checkpoint covers.
  *
- * <p>Queue, split outputs, watermarks and alignment are Flink's own. The reader puts no split into checkpoints: the enumerator plans
- * them anew on every start, and Flink would add restored ones to those.
+ * <p>Queue, split outputs, watermarks and alignment are Flink's own. The reader puts no split into checkpoints: the enumerator
+ * plans them anew on every start, and Flink would add restored ones to those.
  */
 final class PythonSourceReader<T>
         extends SingleThreadMultiplexSourceReaderBase<RecordBatch.Message, T, PythonSplit, SplitProgress> {

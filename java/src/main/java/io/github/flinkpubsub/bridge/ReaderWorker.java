@@ -19,11 +19,11 @@ import org.slf4j.LoggerFactory;
 /**
  * A reader's worker, and the place where the task thread, Flink's fetcher and the worker's stdout thread meet.
  *
- * <p>Batches are pulled by credit: a FETCH goes out when the fetcher first waits, and again when it takes a batch, so at most one batch
- * waits here while the job emits the ones before. A batch nobody asked for breaks the protocol.
+ * <p>Batches are pulled by credit: a FETCH goes out when the fetcher first waits, and again when it takes a batch, so at most
+ * one batch waits here while the job emits the ones before. A batch nobody asked for breaks the protocol.
  *
- * <p>A failure of the worker surfaces on the task thread at its next call. A task that is blocked by its downstream makes none; if it
- * has not heard of the failure after {@link #SURFACE_SECONDS}, the enumerator is told instead, and fails the job.
+ * <p>A failure of the worker surfaces on the task thread at its next call. A task that is blocked by its downstream makes none;
+ * if it has not heard of the failure after {@link #SURFACE_SECONDS}, the enumerator is told instead, and fails the job.
  */
 final class ReaderWorker implements WorkerListener {
     private static final Logger LOG = LoggerFactory.getLogger(ReaderWorker.class);

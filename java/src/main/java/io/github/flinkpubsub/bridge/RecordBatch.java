@@ -13,9 +13,9 @@ import org.apache.flink.connector.base.source.reader.RecordsWithSplitIds;
 /**
  * The messages of a RECORDS frame, read in place.
  *
- * <p>{@link #parse} checks every length of the frame, so that iterating needs no further checks and cannot leave the frame. The layout
- * is documented at {@code RecordBlock} in {@code flink_pubsub/bridge/frames.py}. One {@link Message} object walks over all messages:
- * nothing is allocated per message.
+ * <p>{@link #parse} checks every length of the frame, so that iterating needs no further checks and cannot leave the frame. The
+ * layout is documented at {@code RecordBlock} in {@code flink_pubsub/bridge/frames.py}. One {@link Message} object walks over
+ * all messages: nothing is allocated per message.
  */
 public final class RecordBatch implements RecordsWithSplitIds<RecordBatch.Message> {
     /** A batch without anything: what a fetch that was woken up returns. */
@@ -93,7 +93,8 @@ public final class RecordBatch implements RecordsWithSplitIds<RecordBatch.Messag
         block.lengthsAt = column;
         block.dataAt = column + 4 * (int) records;
         long data = sum(body, block.lengthsAt, (int) records);
-        require(data <= body.length - block.dataAt, "records claim " + data + " bytes, " + (body.length - block.dataAt) + " are there");
+        int left = body.length - block.dataAt;
+        require(data <= left, "records claim " + data + " bytes, " + left + " are there");
         block.end = block.dataAt + (int) data;
         return block;
     }

@@ -1,6 +1,8 @@
 package io.github.flinkpubsub.bridge;
 
-/** How far a reader has emitted a split. Outlives the split: its last messages are covered by a later checkpoint. Task thread. */
+/**
+ * How far a reader has emitted a split. Outlives the split: its last messages are covered by a later checkpoint. Task thread.
+ */
 final class SplitProgress {
     final PythonSplit split;
     private long last = -1;

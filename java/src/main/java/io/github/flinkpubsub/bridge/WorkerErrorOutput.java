@@ -11,8 +11,8 @@ import org.slf4j.LoggerFactory;
 /**
  * Drains a worker's stderr, which is also where user code's {@code print} goes, into the log.
  *
- * <p>A pipe nobody reads would stop the worker in the middle of a write, so this reads on whatever comes. What reaches the log is
- * capped in lines per second and bytes per line, and the last lines are kept for the error of a worker that dies.
+ * <p>A pipe nobody reads would stop the worker in the middle of a write, so this reads on whatever comes. What reaches the log
+ * is capped in lines per second and bytes per line, and the last lines are kept for the error of a worker that dies.
  */
 final class WorkerErrorOutput implements Runnable {
     private static final Logger LOG = LoggerFactory.getLogger("flink_pubsub.worker.stderr");

@@ -1,6 +1,9 @@
 package io.github.flinkpubsub.bridge;
 
-/** A Python worker could not be started, failed, or died. The message says which, and carries the Python traceback if there is one. */
+/**
+ * A Python worker could not be started, failed, or died. The message says which, and carries the Python traceback if there is
+ * one.
+ */
 public final class WorkerException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 

@@ -15,8 +15,8 @@ import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
 /**
  * Shows the worker's values as Flink metrics. A metric is registered when it is first seen; Flink removes it with its group.
  *
- * <p>The worker sends totals since its start, so a counter grows by the difference to the last total. Only the worker's stdout thread
- * updates; reporters read at any time.
+ * <p>The worker sends totals since its start, so a counter grows by the difference to the last total. Only the worker's stdout
+ * thread updates; reporters read at any time.
  */
 final class WorkerMetrics {
     private final MetricGroup root;

@@ -12,6 +12,7 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.flink.metrics.MetricGroup;
+import org.apache.flink.util.IOUtils;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -23,16 +24,16 @@ import org.slf4j.LoggerFactory;
  * <ol>
  *   <li><em>Started.</em> The process runs; its HELLO is awaited for at most a minute.
  *   <li><em>Greeted.</em> HELLO matched this build; INIT and CONNECTOR go out.
- *   <li><em>Ready.</em> READY came; frames given to {@link #send} go out in order, those given earlier first. User code may take any
- *       time to get here, so this wait has no end but says in the log that it lasts.
+ *   <li><em>Ready.</em> READY came; frames given to {@link #send} go out in order, those given earlier first. User code may
+ *       take any time to get here, so this wait has no end but says in the log that it lasts.
  *   <li><em>Closed.</em> {@link #close} asked, waited its budget, and ended what was left; one that is not ready yet, or is
  *       {@linkplain #destroy destroyed}, is ended at once. Nothing is reported any more.
- *   <li>Or <em>failed</em>, from any of the first three: {@link WorkerListener#onFailure} is called once, every later send throws.
- *       The process then ends by itself, or in {@link #close}.
+ *   <li>Or <em>failed</em>, from any of the first three: {@link WorkerListener#onFailure} is called once, every later send
+ *       throws. The process then ends by itself, or in {@link #close}.
  * </ol>
  *
- * <p>Pipes cannot be interrupted in Java, so only these threads touch them: one reads stdout, one drains stderr, one writes stdin
- * from a {@link FrameQueue}. Everybody else hands over or waits interruptibly.
+ * <p>Pipes cannot be interrupted in Java, so only these threads touch them: one reads stdout, one drains stderr, one writes
+ * stdin from a {@link FrameQueue}. Everybody else hands over or waits interruptibly.
  */
 final class WorkerProcess {
     private static final Logger LOG = LoggerFactory.getLogger(WorkerProcess.class);
@@ -61,19 +62,14 @@ final class WorkerProcess {
     private final Thread stdin;
 
     private WorkerProcess(
-            Process process,
-            Handshake handshake,
-            String name,
-            byte[] init,
-            byte[] connector,
-            WorkerMetrics metrics,
+            Process process, Handshake handshake, String name, byte[] init, byte[] connector, MetricGroup metrics,
             WorkerListener listener) {
         this.process = process;
         this.handshake = handshake;
         this.name = name;
         this.init = init;
         this.connector = connector;
-        this.metrics = metrics;
+        this.metrics = new WorkerMetrics(metrics);
         this.listener = listener;
         this.errorOutput = new WorkerErrorOutput(process.getErrorStream(), name);
         this.stdout = thread("stdout", this::readFrames);
@@ -104,14 +100,8 @@ final class WorkerProcess {
         }
         String name = "Python " + role + (role.equals("planner") ? "" : " " + (subtask + 1) + "/" + parallelism);
         LOG.info("Started {} as process {} with {}", name, process.pid(), interpreter);
-        WorkerProcess worker = new WorkerProcess(
-                process,
-                handshake,
-                name,
-                handshake.init(role, subtask, parallelism),
-                connector,
-                new WorkerMetrics(metrics),
-                listener);
+        byte[] init = handshake.init(role, subtask, parallelism);
+        WorkerProcess worker = new WorkerProcess(process, handshake, name, init, connector, metrics, listener);
         worker.stdout.start();
         worker.stderr.start();
         worker.stdin.start();
@@ -128,11 +118,6 @@ final class WorkerProcess {
     @Override
     public String toString() {
         return name;
-    }
-
-    /** The worker's process id. */
-    long pid() {
-        return process.pid();
     }
 
     /** Hands a control frame to the stdin thread; see {@link #send(int, byte[], int, int)}. */
@@ -174,8 +159,8 @@ final class WorkerProcess {
     }
 
     /**
-     * Ends the worker: asks it to close within the budget, kills it a little later, and joins the threads. Returns within the budget
-     * and a few seconds, kills at once when the caller is interrupted (and leaves it interrupted). Idempotent.
+     * Ends the worker: asks it to close within the budget, kills it a little later, and joins the threads. Returns within the
+     * budget and a few seconds, kills at once when the caller is interrupted (and leaves it interrupted). Idempotent.
      */
     void close(Duration budget) {
         if (closing.compareAndSet(false, true)) {
@@ -278,7 +263,7 @@ final class WorkerProcess {
         } catch (InterruptedException | ExecutionException e) {
             LOG.debug("{} is not written to any more", name);
         } finally {
-            closeQuietly(out);
+            IOUtils.closeQuietly(out);
         }
     }
 
@@ -286,7 +271,7 @@ final class WorkerProcess {
         try {
             greeted.get(START_DEADLINE.toMillis(), TimeUnit.MILLISECONDS);
         } catch (TimeoutException e) {
-            fail(handshake.neverStarted("it did not answer within " + START_DEADLINE.getSeconds() + " s", errorOutput.tail()));
+            fail(handshake.notStarted("it did not answer within " + START_DEADLINE.getSeconds() + " s", errorOutput.tail()));
             kill();
             greeted.get();
         }
@@ -314,14 +299,6 @@ final class WorkerProcess {
         }
     }
 
-    private static void closeQuietly(OutputStream out) {
-        try {
-            out.close();
-        } catch (IOException e) {
-            LOG.debug("A worker's stdin was broken when it was closed", e);
-        }
-    }
-
     // The stdout thread.
 
     private void readFrames() {
@@ -337,8 +314,11 @@ final class WorkerProcess {
             fail(e);
             kill();
         } catch (ProtocolException e) {
-            fail(new WorkerException(name + " broke the protocol: " + e.getMessage() + stderrLines(), e));
-            kill();
+            if (e.isTruncated()) {
+                ended();
+            } else {
+                broke(e);
+            }
         } catch (Throwable e) {
             fail(new WorkerException(name + " cannot be read: " + e, e));
             kill();
@@ -385,6 +365,13 @@ final class WorkerProcess {
         }
     }
 
+    private void broke(ProtocolException cause) {
+        fail(greeted.isDone()
+                ? new WorkerException(name + " broke the protocol: " + cause.getMessage() + stderrLines(), cause)
+                : handshake.notStarted("it does not speak like a worker (" + cause.getMessage() + ")", errorOutput.tail()));
+        kill();
+    }
+
     private void ended() {
         String how;
         try {
@@ -398,7 +385,7 @@ final class WorkerProcess {
         if (greeted.isDone()) {
             fail(new WorkerException(name + " (process " + process.pid() + ") ended: " + how + stderrLines()));
         } else {
-            fail(handshake.neverStarted(how, errorOutput.tail()));
+            fail(handshake.notStarted(how, errorOutput.tail()));
         }
         kill();
     }

@@ -17,8 +17,9 @@ import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
 /**
  * What the job's author asked of workers, and what their own Python looked like. Travels as JSON inside the source or sink.
  *
- * <p>The interpreter is, in this order: the builder's {@code python_executable}, this host's {@code python.executable} if Flink is
- * configured with one, the author's own interpreter if it exists here (a single machine, or one image for all), else {@code python3}.
+ * <p>The interpreter is, in this order: the builder's {@code python_executable}, this host's {@code python.executable} if Flink
+ * is configured with one, the author's own interpreter if it exists here (a single machine, or one image for all), else {@code
+ * python3}.
  */
 public final class WorkerSpec implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -83,7 +84,9 @@ public final class WorkerSpec implements Serializable {
         return value;
     }
 
-    /** This specification on a host with that Flink configuration. Without a call, the configuration file of the process counts. */
+    /**
+     * This specification on a host with that Flink configuration. Without a call, the configuration file of the process counts.
+     */
     WorkerSpec on(Configuration host) {
         String configured = host.get(PYTHON_EXECUTABLE);
         return configured == null
@@ -96,8 +99,10 @@ public final class WorkerSpec implements Serializable {
         if (pythonExecutable != null) {
             return new Interpreter(pythonExecutable, "the builder's python_executable");
         }
-        String configured =
-                configuredExecutable != null ? configuredExecutable : GlobalConfiguration.loadConfiguration().get(PYTHON_EXECUTABLE);
+        String configured = configuredExecutable;
+        if (configured == null) {
+            configured = GlobalConfiguration.loadConfiguration().get(PYTHON_EXECUTABLE);
+        }
         if (configured != null) {
             return new Interpreter(configured, "python.executable of Flink's configuration");
         }
@@ -128,7 +133,11 @@ public final class WorkerSpec implements Serializable {
 
         /** The command that puts the right package where this interpreter finds it. */
         String mend(String version) {
-            return path + " -m pip install flink-pubsub==" + version;
+            return mend("", version);
+        }
+
+        String mend(String options, String version) {
+            return path + " -m pip install " + options + "flink-pubsub==" + version;
         }
     }
 }
