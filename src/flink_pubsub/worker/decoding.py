@@ -19,6 +19,9 @@ from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.collecting import MessageCollector, message_of, publish_millis
 from flink_pubsub.worker.recording import Encode
 
+MAX_RECORDS_OF_A_MESSAGE = 48 * 1024 * 1024
+"""Bytes of the records of one message; with the rest of a batch it fits a frame."""
+
 Payload: TypeAlias = "bytes | wire.ReceivedMessage"
 """What is kept of a message until it is drained: its protobuf bytes, or the object the schema will see."""
 
@@ -29,8 +32,8 @@ class Decoding(Protocol):
     def take(self, response: wire.StreamingPullResponse) -> Delivery[Payload]:
         """The messages of a response, ready to be kept. The threads of connections, several at once."""
 
-    def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload]) -> RecordBlock:
-        """The records of messages. Fetch thread.
+    def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> RecordBlock:
+        """The records of messages, from the first up to the one that makes them `room` bytes or more. Fetch thread.
 
         Raises:
             DeserializationError: a schema failed on a message.
@@ -51,8 +54,8 @@ class RawDecoding:
         ids = [message.message_id for message in messages]
         return Delivery([each.ack_id for each in received], ids, list(map(len, payloads)), payloads)  # type: ignore[arg-type]
 
-    def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload]) -> RecordBlock:
-        """The messages as they are. Without timestamps: the JVM takes them from the messages."""
+    def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> RecordBlock:
+        """All messages as they are: draining has bounded them. Without timestamps, which the JVM takes from the messages."""
         return RecordBlock(ordinal, run.first, run.payloads)  # type: ignore[arg-type]  # `take` made bytes
 
 
@@ -87,10 +90,10 @@ class SchemaDecoding:
         ids = [message.message_id for message in messages]
         return Delivery([each.ack_id for each in received], ids, [message.ByteSize() for message in messages], received)
 
-    def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload]) -> RecordBlock:
+    def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> RecordBlock:
         """The records the schema makes, each with its own time or its message's publish time."""
         if self._function is not None:
-            return self._apply(self._function, ordinal, subscription, run)
+            return self._apply(self._function, ordinal, subscription, run, room)
         records: list[bytes] = []
         timestamps: list[int] = []
         counts: list[int] = []
@@ -108,11 +111,21 @@ class SchemaDecoding:
             except Exception as error:
                 self._fail(subscription, message, "the deserializer", error)
             counts.append(len(records) - before)
+            size = sum(map(len, records[before:]))
+            self._check_size(subscription, message, size)
+            room -= size
+            if room <= 0:
+                break
         self.skipped += counts.count(0)
         return RecordBlock(ordinal, run.first, records, counts, timestamps)
 
     def _apply(
-        self, function: Callable[[bytes], object], ordinal: int, subscription: SubscriptionDestination, run: Run[Payload]
+        self,
+        function: Callable[[bytes], object],
+        ordinal: int,
+        subscription: SubscriptionDestination,
+        run: Run[Payload],
+        room: int,
     ) -> RecordBlock:
         """As `decode`, for a function that makes one record of a payload: no message, no collector."""
         records: list[bytes] = []
@@ -130,7 +143,18 @@ class SchemaDecoding:
                 self._fail(subscription, message, "", DeserializationError(path, message.message_id, PayloadFunction.NO_RECORD))
             records.append(encoded)
             timestamps.append(publish_millis(message))
+            room -= len(encoded)
+            if room <= 0:
+                self._check_size(subscription, message, len(encoded))
+                break
         return RecordBlock(ordinal, run.first, records, None, timestamps)
+
+    def _check_size(self, subscription: SubscriptionDestination, message: wire.PubsubMessage, size: int) -> None:
+        if size > MAX_RECORDS_OF_A_MESSAGE:
+            problem = (
+                f"its records take {size} bytes, and no more than {MAX_RECORDS_OF_A_MESSAGE} can be handed to Flink at once"
+            )
+            self._fail(subscription, message, "", DeserializationError(subscription.resource_path, message.message_id, problem))
 
     def _fail(self, subscription: SubscriptionDestination, message: wire.PubsubMessage, who: str, error: Exception) -> NoReturn:
         """What a message that cannot be decoded leads to: the job fails. The one place where that is decided."""

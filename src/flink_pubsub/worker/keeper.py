@@ -6,6 +6,7 @@ blocked job, a slow schema and a paused split cost no lease. It looks every 0.1 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ from flink_pubsub.worker.decoding import Payload
 from flink_pubsub.worker.holding import Holding, Shared
 
 TICK_SECONDS = 0.1
+
+_log = logging.getLogger(__name__)
 
 
 class Keeper:
@@ -95,7 +98,10 @@ class Keeper:
                 self._wake.wait(pause)
                 self._wake.clear()
         except Exception as error:  # without this thread every lease would lapse: the job has to know
-            self._fail(error)
+            if self._until is None:
+                self._fail(error)
+            else:
+                _log.warning("giving messages back ended early", exc_info=True)
 
     def _extend(self) -> None:
         for holding in self._holdings:

@@ -12,7 +12,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 
 import grpc
 
@@ -77,8 +76,6 @@ class PubSubReader:
         self._turn = 0
         self._drained: deque[tuple[Subscriber, Run[Payload]]] = deque()
         """Drained, not yet decoded. Fetch thread only."""
-        self._decoded: deque[RecordBlock] = deque()
-        """Decoded, left over from a batch that was full. Fetch thread only."""
 
     @property
     def settings(self) -> ReaderSettings:
@@ -128,17 +125,13 @@ class PubSubReader:
         Raises:
             DeserializationError: the schema failed on a message.
         """
-        if not self._decoded and not self._drained:
+        if not self._drained:
             self._drain(seconds)
         batch: list[RecordBlock] = []
-        size, stop = 0, self._clock() + _LONGEST_DECODE
-        while size < MAX_BATCH_BYTES:
-            if not self._decoded:
-                if not self._drained or (batch and self._clock() >= stop):
-                    break
-                self._decode_piece()
-            batch.append(self._decoded.popleft())
-            size += sum(map(len, batch[-1].records))
+        room, stop = MAX_BATCH_BYTES, self._clock() + _LONGEST_DECODE
+        while self._drained and room > 0 and not (batch and self._clock() >= stop):
+            batch.append(self._decode_some(room))
+            room -= sum(map(len, batch[-1].records))
         return batch
 
     def _drain(self, seconds: float) -> None:
@@ -166,12 +159,15 @@ class PubSubReader:
                 shared.records.wait(remaining)
             shared.room.notify_all()
 
-    def _decode_piece(self) -> None:
+    def _decode_some(self, room: int) -> RecordBlock:
         subscriber, run = self._drained.popleft()
-        if self._schema is not None and len(run.payloads) > _PIECE:
-            self._drained.appendleft((subscriber, Run(run.first + _PIECE, list(islice(run.payloads, _PIECE, None)))))
-            run = Run(run.first, run.payloads[:_PIECE])
-        self._decoded.append(self._decoding.decode(subscriber.ordinal, subscriber.holding.subscription, run))
+        whole = len(run.payloads)
+        part = run if self._schema is None or whole <= _PIECE else Run(run.first, run.payloads[:_PIECE])
+        block = self._decoding.decode(subscriber.ordinal, subscriber.holding.subscription, part, room)
+        done = len(block.records if block.counts is None else block.counts)
+        if done < whole:
+            self._drained.appendleft((subscriber, Run(run.first + done, run.payloads[done:])))
+        return block
 
     def pause_or_resume(self, pause: Sequence[str], resume: Sequence[str]) -> None:
         """See `SourceReader`. A paused split goes on holding what it has, within its bounds and with its leases kept."""

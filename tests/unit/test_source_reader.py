@@ -1,0 +1,378 @@
+"""The reader against the emulator: receive, hand out, acknowledge by checkpoint, give back."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from flink_pubsub.bridge.connector import Split
+from flink_pubsub.bridge.frames import RecordBlock
+from flink_pubsub.destinations import SubscriptionDestination
+from flink_pubsub.emulator import Emulator, ManualClock
+from flink_pubsub.errors import DeserializationError, SubscriptionError
+from flink_pubsub.options import Connection, PubSubSubscriberOptions
+from flink_pubsub.schemas import PubSubDeserializationSchema
+from flink_pubsub.source import SourceSpec
+from flink_pubsub.wire import pubsub_pb2 as wire
+from flink_pubsub.worker.reader import PubSubReader
+from flink_pubsub.worker.source import PubSubSourceConnector
+from tests.unit.source_support import FakeContext, eventually
+
+TOPIC = "projects/project/topics/orders"
+ORDERS = SubscriptionDestination("project", "orders")
+RETURNS = SubscriptionDestination("project", "returns")
+
+
+class Reading:
+    """A reader of the emulator, driven as the bridge would."""
+
+    def __init__(self, emulator: Emulator, schema: PubSubDeserializationSchema | None = None, **options: Any) -> None:
+        self.context = FakeContext()
+        spec = SourceSpec(
+            subscriptions=(ORDERS, RETURNS),
+            deserializer=schema,
+            options=PubSubSubscriberOptions(**options),
+            connection=Connection(emulator_endpoint=emulator.endpoint),
+        )
+        reader = PubSubSourceConnector(spec).open_reader(self.context)
+        assert isinstance(reader, PubSubReader)
+        self.reader = reader
+        self.last: dict[int, int] = {}
+
+    def assign(self, *subscriptions: SubscriptionDestination) -> None:
+        first = len(self.reader._splits)
+        self.reader.assign(
+            [
+                (first + i, Split(f"split-{first + i}", f'{{"subscription": "{subscription.resource_path}"}}'))
+                for i, subscription in enumerate(subscriptions)
+            ]
+        )
+
+    def take(self, messages: int) -> list[bytes]:
+        """Polls until so many messages came, and returns their payloads."""
+        found: list[bytes] = []
+        while len(found) < messages:
+            blocks = self.reader.poll(10)
+            assert blocks, f"{len(found)} of {messages} messages came"
+            for block in blocks:
+                found += self.emit(block)
+        return found
+
+    def emit(self, block: RecordBlock) -> list[bytes]:
+        assert block.first > self.last.get(block.ordinal, 0)
+        self.last[block.ordinal] = block.first + len(block.records) - 1
+        return [wire.PubsubMessage.FromString(record).data for record in block.records]
+
+    def checkpoint(self, number: int, complete: bool = True) -> None:
+        self.reader.snapshot(number, {f"split-{ordinal}": last for ordinal, last in self.last.items()})
+        if complete:
+            self.reader.checkpoint_complete(number)
+
+    def gauge(self, name: str) -> int:
+        return self.reader.metrics().gauges[name]
+
+    def counter(self, name: str) -> int:
+        return self.reader.metrics().counters[name]
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator(log_deliveries=1000) as emulator:
+        emulator.create_topic(TOPIC)
+        emulator.create_subscription(ORDERS.resource_path, TOPIC, ack_deadline_seconds=10)
+        yield emulator
+
+
+@pytest.fixture
+def reading(emulator: Emulator) -> Iterator[Reading]:
+    reading = Reading(emulator)
+    reading.assign(ORDERS)
+    yield reading
+    reading.reader.close(5)
+    assert reading.context.failures.empty()
+
+
+def publish(emulator: Emulator, count: int, size: int = 0) -> list[bytes]:
+    payloads = [str(i).encode().ljust(size, b".") for i in range(count)]
+    for low in range(0, count, 1000):
+        emulator.publish_all(TOPIC, [wire.PubsubMessage(data=data) for data in payloads[low : low + 1000]])
+    return payloads
+
+
+@pytest.mark.feature("SRC-15")
+def test_messages_are_acknowledged_once_their_checkpoint_completes_and_not_before(emulator: Emulator, reading: Reading) -> None:
+    published = publish(emulator, 100)
+    assert sorted(reading.take(100)) == sorted(published)
+    reading.checkpoint(1, complete=False)
+    assert (reading.gauge("pendingAcks"), reading.gauge("pendingCheckpoints")) == (100, 1)
+    assert emulator.counts(ORDERS.resource_path).acked == 0
+    reading.reader.checkpoint_complete(1)
+    emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 100)
+    eventually(lambda: reading.counter("messagesAcked") == 100)
+    assert (reading.gauge("pendingAcks"), reading.counter("messagesReceived")) == (0, 100)
+
+
+@pytest.mark.feature("SRC-15")
+def test_a_lost_notification_is_healed_by_the_next_checkpoint(emulator: Emulator, reading: Reading) -> None:
+    publish(emulator, 10)
+    reading.take(10)
+    reading.checkpoint(1, complete=False)
+    publish(emulator, 10)
+    reading.take(10)
+    reading.checkpoint(2)
+    emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 20)
+
+
+@pytest.mark.feature("SRC-15")
+def test_the_acks_of_a_large_checkpoint_go_out_in_chunks(emulator: Emulator) -> None:
+    reading = Reading(emulator, flow_control_max_outstanding_element_count=20_000, max_records_per_fetch=20_000)
+    reading.assign(ORDERS)
+    publish(emulator, 20_000)
+    reading.take(20_000)
+    reading.checkpoint(1)
+    emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 20_000)
+    assert emulator.calls("Acknowledge") == 8
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-15")
+def test_a_failed_acknowledgement_is_sent_again(emulator: Emulator, reading: Reading) -> None:
+    emulator.fail_next("Acknowledge", grpc.StatusCode.UNAVAILABLE, times=2)
+    publish(emulator, 5)
+    reading.take(5)
+    reading.checkpoint(1)
+    emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 5)
+
+
+@pytest.mark.feature("SRC-14")
+def test_closing_gives_back_what_is_buffered_emitted_or_bound_at_once(emulator: Emulator) -> None:
+    reading = Reading(emulator, max_records_per_fetch=4)
+    reading.assign(ORDERS)
+    publish(emulator, 12)
+    reading.take(4)
+    reading.checkpoint(1, complete=False)
+    reading.take(4)
+    eventually(lambda: reading.counter("messagesReceived") == 12)
+    reading.reader.close(5)
+    counts = emulator.counts(ORDERS.resource_path)
+    assert (counts.nacks, counts.outstanding, counts.backlog, counts.acked) == (12, 0, 12, 0)
+    assert emulator.open_streams() == 0
+    assert reading.counter("messagesNacked") == 12
+
+
+@pytest.mark.feature("SRC-14")
+def test_what_was_acknowledged_before_closing_still_goes_out(emulator: Emulator) -> None:
+    reading = Reading(emulator)
+    reading.assign(ORDERS)
+    publish(emulator, 10)
+    reading.take(10)
+    emulator.fail_next("Acknowledge", grpc.StatusCode.UNAVAILABLE)
+    reading.checkpoint(1)
+    reading.reader.close(5)
+    counts = emulator.counts(ORDERS.resource_path)
+    assert (counts.acked, counts.nacks) == (10, 0)
+
+
+@pytest.mark.feature("SRC-25")
+def test_a_message_the_job_failed_on_goes_back_at_once(emulator: Emulator, reading: Reading) -> None:
+    publish(emulator, 3)
+    reading.take(3)
+    reading.reader.record_failed("split-0", 2, "boom", emitting=True)
+    emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).nacks == 1)
+
+
+def test_a_message_the_jvm_cannot_decode_fails_the_job(emulator: Emulator) -> None:
+    reading = Reading(emulator)
+    reading.assign(ORDERS)
+    reading.reader.record_failed("split-0", 2, "not JSON", emitting=False)
+    error = reading.context.failure()
+    assert isinstance(error, DeserializationError)
+    assert ORDERS.resource_path in str(error)
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("BEY-01")
+@pytest.mark.feature("SRC-26")
+def test_a_redelivery_of_a_held_message_is_neither_emitted_nor_acknowledged_by_its_old_id() -> None:
+    clock = ManualClock()
+    with Emulator(clock=clock) as emulator:
+        emulator.create_topic(TOPIC)
+        emulator.create_subscription(ORDERS.resource_path, TOPIC, ack_deadline_seconds=10)
+        reading = Reading(emulator)
+        reading.assign(ORDERS, ORDERS)
+        publish(emulator, 5)
+        reading.take(5)
+        clock.advance(11)
+        emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).delivered == 10)
+        publish(emulator, 1)
+        assert len(reading.take(1)) == 1
+        assert (reading.gauge("pendingAcks"), reading.counter("messagesReceived")) == (6, 6)
+        eventually(lambda: len(reading.reader._holdings[ORDERS.resource_path].index) == 6)
+        reading.checkpoint(1)
+        emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 6)
+        assert emulator.counts(ORDERS.resource_path).late_acks == 0
+        reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-09")
+def test_no_more_is_held_than_allowed_until_something_leaves(emulator: Emulator) -> None:
+    reading = Reading(emulator, flow_control_max_outstanding_element_count=10)
+    reading.assign(ORDERS)
+    publish(emulator, 25)
+    for checkpoint, count in ((1, 10), (2, 10), (3, 5)):
+        reading.take(count)
+        assert reading.reader.poll(0.05) == []
+        assert reading.gauge("pendingAcks") == count
+        reading.checkpoint(checkpoint)
+    emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 25)
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-11")
+def test_a_fetch_takes_from_every_split_in_turn_and_no_more_than_allowed_from_one(emulator: Emulator) -> None:
+    emulator.create_subscription(RETURNS.resource_path, TOPIC)
+    reading = Reading(emulator, max_records_per_fetch=3)
+    reading.assign(ORDERS, RETURNS)
+    publish(emulator, 6)
+    eventually(lambda: reading.gauge("bufferedMessages") == 12)
+    batches = [[(block.ordinal, len(block.records)) for block in reading.reader.poll(1)] for _ in range(2)]
+    assert [sorted(batch) for batch in batches] == [[(0, 3), (1, 3)]] * 2
+    reading.reader.close(5)
+
+
+def test_a_batch_is_bounded_in_bytes(emulator: Emulator, reading: Reading) -> None:
+    for _ in range(5):
+        publish(emulator, 1, size=3_000_000)
+    eventually(lambda: reading.gauge("bufferedMessages") == 5)
+    sizes = [sum(len(block.records) for block in reading.reader.poll(1)) for _ in range(3)]
+    assert sizes == [2, 2, 1]
+
+
+def test_records_that_outgrow_a_batch_leave_in_the_next_ones_in_order(emulator: Emulator) -> None:
+    reading = Reading(emulator, PubSubDeserializationSchema.payload(lambda data: data * 3_000_000))
+    reading.assign(ORDERS)
+    publish(emulator, 8)
+    eventually(lambda: reading.gauge("bufferedMessages") == 8)
+    batches = [reading.reader.poll(1) for _ in range(3)]
+    assert [[block.first for block in batch] for batch in batches] == [[1], [4], [7]]
+    assert [sum(len(block.records) for block in batch) for batch in batches] == [3, 3, 2]
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-12")
+def test_parallel_pulls_share_the_split_and_its_limits(emulator: Emulator) -> None:
+    reading = Reading(emulator, parallel_pull_count=3)
+    reading.assign(ORDERS)
+    emulator.wait_until(lambda: emulator.open_streams(ORDERS.resource_path) == 3)
+    publish(emulator, 50)
+    assert len(set(reading.take(50))) == 50
+    assert [connection._limits.messages for connection in reading.reader._subscribers[0]._connections] == [333] * 3
+    reading.reader.close(5)
+    assert emulator.open_streams() == 0
+
+
+def test_a_paused_split_is_not_drained_and_another_one_is(emulator: Emulator) -> None:
+    emulator.create_subscription(RETURNS.resource_path, TOPIC)
+    reading = Reading(emulator)
+    reading.assign(ORDERS, RETURNS)
+    reading.reader.pause_or_resume(["split-0"], [])
+    publish(emulator, 4)
+    reading.take(4)
+    assert set(reading.last) == {1}
+    assert reading.reader.poll(0.05) == []
+    reading.reader.pause_or_resume([], ["split-0"])
+    reading.take(4)
+    assert reading.last == {0: 4, 1: 4}
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-27")
+def test_a_subscription_that_is_deleted_fails_the_job_naming_it(emulator: Emulator) -> None:
+    reading = Reading(emulator)
+    reading.assign(ORDERS)
+    emulator.wait_until(lambda: emulator.open_streams() == 1)
+    emulator.delete_subscription(ORDERS.resource_path)
+    error = reading.context.failure()
+    assert isinstance(error, SubscriptionError)
+    assert (error.subscription, error.status) == (ORDERS.resource_path, "NOT_FOUND")
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-27")
+@pytest.mark.parametrize("normally", [True, False])
+def test_streams_that_end_cost_no_message_and_no_duplicate(emulator: Emulator, reading: Reading, normally: bool) -> None:
+    published = []
+    found = []
+    for _ in range(5):
+        emulator.wait_until(lambda: emulator.open_streams() == 1)
+        published += publish(emulator, 20)
+        found += reading.take(20)
+        assert (emulator.close_streams() if normally else emulator.drop_streams()) == 1
+    assert sorted(found) == sorted(published)
+
+
+@pytest.mark.feature("BEY-04")
+def test_a_failing_schema_raises_from_poll(emulator: Emulator) -> None:
+    reading = Reading(emulator, PubSubDeserializationSchema.payload(lambda data: 1 // 0))
+    reading.assign(ORDERS)
+    publish(emulator, 1)
+    with pytest.raises(DeserializationError, match="ZeroDivisionError"):
+        reading.reader.poll(10)
+    assert reading.counter("numRecordsInErrors") == 1
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-13")
+def test_leases_are_kept_while_nobody_polls_and_checkpoints_are_silent() -> None:
+    clock = ManualClock()
+    with Emulator(clock=clock) as emulator:
+        emulator.create_topic(TOPIC)
+        emulator.create_subscription(ORDERS.resource_path, TOPIC, ack_deadline_seconds=10)
+        reader_clock = ManualClock()
+        context = FakeContext()
+        spec = SourceSpec(
+            subscriptions=(ORDERS,), deserializer=None, connection=Connection(emulator_endpoint=emulator.endpoint)
+        )
+        reader = PubSubReader(spec, context, reader_clock)
+        reader.assign([(0, Split("split-0", f'{{"subscription": "{ORDERS.resource_path}"}}'))])
+        publish(emulator, 30)
+        eventually(lambda: reader.metrics().gauges["bufferedMessages"] == 30)
+        for step in range(1, 40):
+            before = emulator.counts(ORDERS.resource_path).modacks
+            reader_clock.advance(5)
+            if step > 1:
+                emulator.wait_until(lambda before=before: emulator.counts(ORDERS.resource_path).modacks >= before + 30)  # type: ignore[misc]
+            else:
+                eventually(lambda: emulator.counts(ORDERS.resource_path).modacks == 30)
+            clock.advance(5)
+        assert emulator.counts(ORDERS.resource_path).expiries == 0
+        reader.close(5)
+
+
+def test_opening_and_closing_leaves_no_thread_and_no_descriptor(emulator: Emulator) -> None:
+    publish(emulator, 200)
+
+    def cycle() -> None:
+        reading = Reading(emulator)
+        reading.assign(ORDERS, ORDERS)
+        reading.take(50)
+        reading.reader.close(5)
+
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    def threads() -> int:
+        return sum("emulator" not in thread.name for thread in threading.enumerate())
+
+    cycle()
+    eventually(lambda: emulator.open_streams() == 0)
+    before = threads(), descriptors()
+    for _ in range(30):
+        cycle()
+    eventually(lambda: threads() <= before[0] and descriptors() <= before[1])
+    assert emulator.counts(ORDERS.resource_path).outstanding == 0
