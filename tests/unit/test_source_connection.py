@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 import traceback
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
+from google.oauth2 import service_account
 
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.emulator import Emulator
@@ -16,6 +20,7 @@ from flink_pubsub.errors import CredentialsError, SubscriptionError
 from flink_pubsub.options import Connection, OrderingMode
 from flink_pubsub.rpc.admin import GET_SUBSCRIPTION, Admin
 from flink_pubsub.rpc.channel import channel_opener, open_channel
+from flink_pubsub.rpc.credentials import _from_key_file, _TokenPlugin
 from flink_pubsub.rpc.status import Purpose, Status, status_of
 from flink_pubsub.source import SourceSpec
 from flink_pubsub.wire import pubsub_pb2 as wire
@@ -155,3 +160,64 @@ def test_a_final_code_is_not_retryable_for_any_purpose_and_a_passing_one_is_for_
 
 def test_what_is_no_status_is_unknown_and_keeps_its_text() -> None:
     assert str(status_of(ValueError("odd"))) == "UNKNOWN: ValueError: odd"
+
+
+class TokenEndpoint(BaseHTTPRequestHandler):
+    """Hands out an access token, or refuses."""
+
+    refuses = False
+
+    def do_POST(self) -> None:
+        body = b'{"error": "invalid_grant"}' if self.refuses else b'{"access_token": "token-1", "expires_in": 3600}'
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(400 if self.refuses else 200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        pass
+
+
+class Context(grpc.AuthMetadataContext):
+    """A call that needs a token."""
+
+    service_url = "https://pubsub.googleapis.com/google.pubsub.v1.Subscriber"
+    method_name = "GetSubscription"
+
+
+class Callback(grpc.AuthMetadataPluginCallback):
+    """Keeps what a plugin answers."""
+
+    def __call__(self, metadata: Any, error: Exception | None) -> None:
+        self.metadata = dict(metadata)
+        self.error = error
+
+
+@pytest.mark.feature("SRC-05")
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_token_is_fetched_without_more_than_the_standard_library(refuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TokenEndpoint, "refuses", refuses)
+    callback = Callback()
+    with HTTPServer(("127.0.0.1", 0), TokenEndpoint) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        key = {**service_account_key(), "token_uri": f"http://127.0.0.1:{server.server_port}/token"}
+        plugin = _TokenPlugin(service_account.Credentials.from_service_account_info(key, scopes=["scope"]))
+        plugin(Context(), callback)
+        thread.join()
+    if refuses:
+        assert isinstance(callback.error, CredentialsError)
+        assert "invalid_grant" not in str(callback.error)
+    else:
+        assert (callback.metadata["authorization"], callback.error) == ("Bearer token-1", None)
+
+
+@pytest.mark.feature("SRC-05")
+def test_a_key_file_signs_its_own_tokens_and_asks_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    path.write_text(json.dumps({**service_account_key(), "token_uri": "http://127.0.0.1:1/token"}))
+    callback = Callback()
+    _TokenPlugin(_from_key_file(str(path)))(Context(), callback)
+    assert callback.error is None
+    assert callback.metadata["authorization"].startswith("Bearer ey")

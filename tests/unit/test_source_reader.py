@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -176,6 +177,20 @@ def test_what_was_acknowledged_before_closing_still_goes_out(emulator: Emulator)
     reading.reader.close(5)
     counts = emulator.counts(ORDERS.resource_path)
     assert (counts.acked, counts.nacks) == (10, 0)
+
+
+@pytest.mark.feature("SRC-14")
+def test_closing_is_bounded_when_the_service_does_not_answer(emulator: Emulator) -> None:
+    reading = Reading(emulator)
+    reading.assign(ORDERS)
+    publish(emulator, 10)
+    reading.take(10)
+    emulator.stop_answering("ModifyAckDeadline")
+    emulator.stop_answering("StreamingPull")
+    began = time.monotonic()
+    reading.reader.close(1)
+    assert time.monotonic() - began < 2
+    assert reading.context.failures.empty()
 
 
 @pytest.mark.feature("SRC-25")

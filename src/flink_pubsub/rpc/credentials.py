@@ -8,6 +8,10 @@ parser's quotes the content.
 from __future__ import annotations
 
 import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -15,6 +19,7 @@ import grpc
 from flink_pubsub.errors import CredentialsError
 
 _SCOPES = ("https://www.googleapis.com/auth/pubsub",)
+_FETCH_SECONDS = 30.0
 _MEND = "check that service_account_key_file names a readable service account key (JSON) on this machine"
 
 
@@ -70,17 +75,46 @@ class _TokenPlugin(grpc.AuthMetadataPlugin):
     """Adds google-auth's headers to a call. google-auth's own plugin warns about every grpcio that PyFlink allows."""
 
     def __init__(self, credentials: Any) -> None:
-        from google.auth.transport.requests import Request
-
         self._credentials = credentials
-        self._request = Request()
 
     def __call__(self, context: grpc.AuthMetadataContext, callback: grpc.AuthMetadataPluginCallback) -> None:
         headers: dict[str, str] = {}
         try:
-            self._credentials.before_request(self._request, context.method_name, context.service_url, headers)
+            self._credentials.before_request(_fetch, context.method_name, context.service_url, headers)
         except Exception as error:
-            # Any thread of gRPC: a raised exception would be printed with its context, a reported one ends the call.
+            # A thread of gRPC: a raised exception would be printed with its context, a reported one ends the call.
             callback((), CredentialsError(f"no access token could be obtained ({type(error).__name__})"))
         else:
             callback(tuple(headers.items()), None)
+
+
+@dataclass(frozen=True)
+class _Response:
+    """What google-auth expects of an answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
+def _fetch(
+    url: str,
+    method: str = "GET",
+    body: bytes | str | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = _FETCH_SECONDS,
+    **_: object,
+) -> _Response:
+    """Implements `google.auth.transport.Request` with the standard library; google-auth's own needs the package requests."""
+    from google.auth.exceptions import TransportError
+
+    content = body.encode() if isinstance(body, str) else body
+    request = urllib.request.Request(url, content, dict(headers or {}), method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return _Response(answer.status, dict(answer.headers), answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return _Response(error.code, dict(error.headers), error.read())
+    except OSError as error:
+        raise TransportError(error) from error
