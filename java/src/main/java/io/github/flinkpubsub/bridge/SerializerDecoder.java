@@ -24,7 +24,8 @@ public final class SerializerDecoder<T> implements RecordDecoder<T> {
         in.setBuffer(buffer, offset, length);
         T record = serializer.deserialize(in);
         if (in.available() > 0) {
-            throw new IOException(in.available() + " of a record's " + length + " bytes were left by " + serializer);
+            throw new IOException(
+                    in.available() + " of a record's " + length + " bytes were left by " + serializer.getClass().getName());
         }
         out.collect(record, timestamp);
     }
