@@ -1,0 +1,64 @@
+"""A topic with one subscription on the bare state machine, its time moved by hand."""
+
+from __future__ import annotations
+
+from flink_pubsub.emulator.leases import Consumer
+from flink_pubsub.emulator.messages import ack_id
+from flink_pubsub.emulator.service import Service
+from flink_pubsub.wire import pubsub_pb2 as wire
+
+TOPIC = "projects/p/topics/orders"
+SUBSCRIPTION = "projects/p/subscriptions/orders"
+
+
+class Bench:
+    """Publishes, takes and settles by the data of messages."""
+
+    def __init__(self, *, ordered: bool = False, batches_per_key: int = 1, dead_letter: bool = False) -> None:
+        self.now = 0.0
+        self.service = Service(batches_per_key=batches_per_key, log_deliveries=10_000)
+        self.service.create_topic(wire.Topic(name=TOPIC), self.now)
+        settings = wire.Subscription(name=SUBSCRIPTION, topic=TOPIC, enable_message_ordering=ordered)
+        if dead_letter:
+            settings.dead_letter_policy.dead_letter_topic = TOPIC
+        self.service.create_subscription(settings, self.now)
+        self.subscription = self.service.subscription(SUBSCRIPTION)
+        self.woken: list[Consumer] = []
+
+    def publish(self, *data: str, key: str = "") -> None:
+        messages = [wire.PubsubMessage(data=item.encode(), ordering_key=key) for item in data]
+        request = wire.PublishRequest(topic=TOPIC, messages=messages)
+        self.service.publish(request, request.ByteSize(), self.now)
+
+    def consumer(self, *, max_messages: int = 0, max_bytes: int = 0, ack_deadline: int | None = None) -> Consumer:
+        consumer = Consumer(
+            lambda: self.woken.append(consumer), max_messages=max_messages, max_bytes=max_bytes, ack_deadline=ack_deadline
+        )
+        self.subscription.open(consumer)
+        return consumer
+
+    def take(self, consumer: Consumer, limit: int = 1000) -> dict[str, str]:
+        """Ack id by data, in order of delivery."""
+        batch = self.subscription.take(consumer, self.now, limit)
+        if batch is None:
+            return {}
+        numbers = range(batch.first_number, batch.first_number + len(batch.messages))
+        return {m.decode().data.decode(): ack_id(n) for n, m in zip(numbers, batch.messages, strict=True)}
+
+    def attempts(self, consumer: Consumer) -> list[int] | None:
+        batch = self.subscription.take(consumer, self.now)
+        assert batch is not None
+        return None if batch.attempts is None else list(batch.attempts)
+
+    def ack(self, *ack_ids: str) -> None:
+        self.subscription.acknowledge(ack_ids)
+
+    def nack(self, *ack_ids: str) -> None:
+        self.subscription.modify_ack_deadline(ack_ids, 0, self.now)
+
+    def extend(self, seconds: int, *ack_ids: str) -> None:
+        self.subscription.modify_ack_deadline(ack_ids, seconds, self.now)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.service.timers.run(self.now)
