@@ -39,6 +39,7 @@ def environment(*, parallelism: int = 1, checkpoint_millis: int = 200, restarts:
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(parallelism)
     env.add_jars(flink_pubsub.jar())
+    env.set_python_executable(sys.executable)  # for PyFlink's own functions
     return env
 
 
@@ -109,24 +110,47 @@ def eventually(condition: Callable[[], bool], what: str, seconds: float = PATIEN
     raise AssertionError(f"after {seconds} s still not so: {what}")
 
 
+class Job:
+    """A submitted job. The mini-cluster, which it has for itself, goes with it."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended. The mini-cluster of a job that has ended refuses to answer."""
+        try:
+            return not self._client.get_job_status().result().is_globally_terminal_state()
+        except Py4JJavaError:
+            return False
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Waits while the job is alive; fails with the job's own failure if it ends first."""
+        eventually(lambda: condition() or not self.alive, what)
+        if not condition():
+            raise AssertionError(f"the job ended before {what}: {self.failure()}")
+
+    def failure(self) -> str:
+        try:
+            self._client.get_job_execution_result().result()
+        except Py4JJavaError as error:
+            return str(error)
+        return "it ended normally"
+
+    def cancel(self) -> None:
+        if self.alive:
+            self._client.cancel().result()
+        eventually(lambda: not workers() and not self.alive, "the job, its workers and its mini-cluster are gone")
+
+
 @contextmanager
-def running(env: StreamExecutionEnvironment, name: str = "test") -> Iterator[Any]:
-    """A submitted job, cancelled at the end; the mini-cluster, which it has for itself, goes with it."""
-    client = env.execute_async(name)
+def running(env: StreamExecutionEnvironment, name: str = "test") -> Iterator[Job]:
+    """A submitted job, cancelled at the end."""
+    job = Job(env.execute_async(name))
     try:
-        yield client
+        yield job
     finally:
-        if alive(client):
-            client.cancel().result()
-        eventually(lambda: not workers() and not alive(client), "the job, its workers and its mini-cluster are gone")
-
-
-def alive(client: Any) -> bool:
-    """Whether the job has not ended. The mini-cluster of a job that has ended refuses to answer."""
-    try:
-        return not client.get_job_status().result().is_globally_terminal_state()
-    except Py4JJavaError:
-        return False
+        job.cancel()
 
 
 def failure_of(env: StreamExecutionEnvironment) -> str:

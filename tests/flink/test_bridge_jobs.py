@@ -42,8 +42,8 @@ def test_a_checkpoint_tells_the_reader_the_last_emitted_sequence(tmp_path: Path)
     env.from_source(source, WatermarkStrategy.no_watermarks(), "count").sink_to(
         bridge_sink(CollectingSink(str(tmp_path / "out")))
     )
-    with running(env):
-        eventually(lambda: journal.exists() and "complete 3" in journal.read_text(), "three checkpoints are complete")
+    with running(env) as job:
+        job.wait_until(lambda: journal.exists() and "complete 3" in journal.read_text(), "three checkpoints are complete")
     said = journal.read_text().splitlines()
     assert any(line.endswith("{'s0': 99}") for line in said if line.startswith("snapshot"))
     assert said[-1] == "close"
@@ -83,11 +83,11 @@ def test_a_killed_worker_restarts_the_job_with_a_new_one(role: str, tmp_path: Pa
     source = bridge_source(CountingSource(count=100, journal=str(journal), quirk="never ends"), bounded=False)
     sink = bridge_sink(CollectingSink(str(tmp_path / "out")))
     env.from_source(source, WatermarkStrategy.no_watermarks(), "count").sink_to(sink)
-    with running(env):
-        eventually(lambda: len(workers(role)) == 1, f"the {role}'s worker runs")
+    with running(env) as job:
+        job.wait_until(lambda: len(workers(role)) == 1, f"the {role}'s worker runs")
         [worker] = workers(role)
         worker.kill()
-        eventually(lambda: [w.pid for w in workers(role)] not in ([], [worker.pid]), f"another {role} runs")
+        job.wait_until(lambda: [w.pid for w in workers(role)] not in ([], [worker.pid]), f"another {role} runs")
     eventually(lambda: not workers(), "no worker is left")
 
 
