@@ -128,3 +128,7 @@ def _topic_and_subscription(text: str) -> tuple[str, str]:
     if not (topic and colon and subscription):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form TOPIC:SUBSCRIPTION")
     return topic, subscription
+
+
+if __name__ == "__main__":
+    sys.exit(main())

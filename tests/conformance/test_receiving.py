@@ -85,11 +85,9 @@ def test_a_stream_of_a_missing_subscription_is_not_found(client: Client) -> None
 
 
 @pytest.mark.parametrize("later", [{"max_outstanding_messages": 5}, {"subscription": "s"}, {"client_id": "c"}])
-def test_only_the_first_request_of_a_stream_sets_it_up(
-    client: Client, later: dict[str, object], google_differs: Differs
-) -> None:
-    if "subscription" not in later:
-        google_differs("ignores flow control and client id of later requests")
+def test_only_the_first_request_of_a_stream_sets_it_up(client: Client, later: dict[str, object], is_ours: bool) -> None:
+    if "subscription" not in later and not is_ours:
+        pytest.skip("Google's emulator ignores flow control and client id of later requests")
     stream = client.stream(client.subscription(client.topic()))
     stream.send(**later)
     assert refused(lambda: list(stream.responses()))[0] is StatusCode.INVALID_ARGUMENT

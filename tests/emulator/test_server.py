@@ -1,0 +1,274 @@
+"""The emulator over gRPC: life cycle, faults, inspection, time moved by hand."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import threading
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from grpc import StatusCode
+
+from flink_pubsub.emulator import Emulator, ManualClock
+from flink_pubsub.wire import pubsub_pb2 as wire
+from tests.conformance.client import Client, data, refused
+
+TOPIC = "projects/p/topics/orders"
+SUBSCRIPTION = "projects/p/subscriptions/orders"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Iterator[Emulator]:
+    with Emulator(clock=clock, log_deliveries=100) as emulator:
+        emulator.create_topic(TOPIC)
+        emulator.create_subscription(SUBSCRIPTION, TOPIC)
+        yield emulator
+
+
+@pytest.fixture
+def client(emulator: Emulator) -> Iterator[Client]:
+    client = Client(emulator.endpoint)
+    yield client
+    client.close()
+
+
+def test_a_stopped_emulator_leaves_no_thread_and_frees_its_port() -> None:
+    before = set(threading.enumerate())
+    for _ in range(3):
+        with Emulator() as emulator:
+            emulator.create_topic(TOPIC)
+            emulator.create_subscription(SUBSCRIPTION, TOPIC)
+            client = Client(emulator.endpoint)
+            streams = [client.stream(SUBSCRIPTION) for _ in range(5)]
+            emulator.wait_until(lambda emulator=emulator: emulator.open_streams() == 5)  # type: ignore[misc]
+            host, port = emulator.endpoint.rsplit(":", 1)
+        for stream in streams:
+            assert refused(lambda stream=stream: list(stream.responses()))[0] in (  # type: ignore[misc]
+                StatusCode.UNAVAILABLE,
+                StatusCode.CANCELLED,
+            )
+        client.close()
+        with socket.socket() as again:
+            again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            again.bind((host, int(port)))
+    leaked = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("pubsub-emulator")]
+    assert leaked == []
+
+
+def test_a_taken_port_is_an_error() -> None:
+    with Emulator() as emulator:
+        port = int(emulator.endpoint.rsplit(":", 1)[1])
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
+            Emulator(port).start()
+    gc.collect()
+
+
+def test_an_emulator_without_start_has_no_endpoint() -> None:
+    with pytest.raises(RuntimeError, match="no endpoint before it is started"):
+        _ = Emulator().endpoint
+
+
+def test_leases_follow_a_clock_moved_by_hand(emulator: Emulator, clock: ManualClock, client: Client) -> None:
+    emulator.publish(TOPIC, b"x")
+    stream = client.stream(SUBSCRIPTION, stream_ack_deadline_seconds=30)
+    (first,) = stream.receive(1)
+    clock.advance(29.9)
+    assert emulator.counts(SUBSCRIPTION).expiries == 0
+    clock.advance(0.1)
+    assert emulator.counts(SUBSCRIPTION).expiries == 1
+    (second,) = stream.receive(1)
+    log = emulator.deliveries(SUBSCRIPTION)
+    assert [(d.ack_id, d.attempt, d.time) for d in log] == [(first.ack_id, 1, 0.0), (second.ack_id, 2, 30.0)]
+
+
+def test_leases_follow_real_time_otherwise() -> None:
+    with Emulator() as emulator:
+        emulator.create_topic(TOPIC)
+        emulator.create_subscription(SUBSCRIPTION, TOPIC)
+        client = Client(emulator.endpoint)
+        emulator.publish(TOPIC, b"x")
+        (first,) = client.pull(SUBSCRIPTION, 1)
+        client.modack(SUBSCRIPTION, 1, first.ack_id)
+        emulator.wait_until(lambda: emulator.counts(SUBSCRIPTION).expiries == 1)
+        client.close()
+
+
+def test_the_next_calls_fail_as_often_as_told(emulator: Emulator, client: Client) -> None:
+    emulator.fail_next("Publish", StatusCode.UNAVAILABLE, "not now", times=2)
+    assert refused(lambda: client.publish(TOPIC, b"1")) == (StatusCode.UNAVAILABLE, "not now")
+    assert refused(lambda: client.publish(TOPIC, b"2")) == (StatusCode.UNAVAILABLE, "not now")
+    client.publish(TOPIC, b"3")
+    assert [m.data for m in emulator.published(TOPIC)] == [b"3"]
+    assert emulator.calls("Publish") == 3
+
+
+def test_a_failure_may_be_meant_for_one_resource(emulator: Emulator, client: Client) -> None:
+    other = "projects/p/topics/other"
+    emulator.create_topic(other)
+    emulator.fail_next("Publish", StatusCode.NOT_FOUND, resource=other)
+    client.publish(TOPIC, b"x")
+    assert refused(lambda: client.publish(other, b"x"))[0] is StatusCode.NOT_FOUND
+
+
+def test_every_third_call_fails(emulator: Emulator, client: Client) -> None:
+    emulator.fail_rate("Publish", StatusCode.INTERNAL, every=3)
+    outcomes = []
+    for n in range(9):
+        try:
+            client.publish(TOPIC, b"%d" % n)
+            outcomes.append("ok")
+        except grpc.RpcError:
+            outcomes.append("failed")
+    assert outcomes == ["ok", "ok", "failed"] * 3
+    emulator.clear_faults()
+    for _ in range(3):
+        client.publish(TOPIC, b"x")
+
+
+def test_a_lost_answer_has_had_its_effect(emulator: Emulator, client: Client) -> None:
+    emulator.lose_answers("Publish")
+    assert refused(lambda: client.publish(TOPIC, b"x"))[0] is StatusCode.UNAVAILABLE
+    assert emulator.published_count(TOPIC) == 1
+
+
+def test_a_silent_method_answers_when_resumed(emulator: Emulator, client: Client) -> None:
+    emulator.stop_answering("Publish")
+    stub: grpc.UnaryUnaryMultiCallable[bytes, bytes] = client.channel.unary_unary("/google.pubsub.v1.Publisher/Publish")
+    request = wire.PublishRequest(topic=TOPIC, messages=[wire.PubsubMessage(data=b"x")]).SerializeToString()
+    waiting = stub.future(request, timeout=20)
+    given_up = stub.future(request, timeout=0.2)
+    assert refused(given_up.result)[0] is StatusCode.DEADLINE_EXCEEDED
+    assert emulator.published_count(TOPIC) == 0
+    emulator.wait_until(lambda: emulator.calls("Publish") == 2)
+    emulator.resume("Publish")
+    assert wire.PublishResponse.FromString(waiting.result()).message_ids
+    assert emulator.published_count(TOPIC) == 1
+
+
+def test_a_silent_stream_stays_open_and_goes_on_when_resumed(emulator: Emulator, client: Client) -> None:
+    stream = client.stream(SUBSCRIPTION)
+    emulator.wait_until(lambda: emulator.open_streams(SUBSCRIPTION) == 1)
+    emulator.stop_answering("StreamingPull")
+    emulator.publish(TOPIC, b"x")
+    assert emulator.counts(SUBSCRIPTION).outstanding == 0
+    emulator.resume("StreamingPull")
+    assert data(stream.receive(1)) == [b"x"]
+
+
+def test_a_delayed_call_is_carried_out_afterwards(emulator: Emulator, client: Client) -> None:
+    emulator.delay("Publish", 600)
+    stub: grpc.UnaryUnaryMultiCallable[bytes, bytes] = client.channel.unary_unary("/google.pubsub.v1.Publisher/Publish")
+    request = wire.PublishRequest(topic=TOPIC, messages=[wire.PubsubMessage(data=b"x")]).SerializeToString()
+    assert refused(stub.future(request, timeout=0.2).result)[0] is StatusCode.DEADLINE_EXCEEDED
+    emulator.delay("Publish", 0.05)
+    client.publish(TOPIC, b"y")
+    assert [m.data for m in emulator.published(TOPIC)] == [b"y"]
+
+
+def test_dropped_streams_end_unavailable_and_their_leases_stay(emulator: Emulator, client: Client) -> None:
+    streams = [client.stream(SUBSCRIPTION) for _ in range(2)]
+    emulator.wait_until(lambda: emulator.open_streams() == 2)
+    emulator.publish(TOPIC, b"x")
+    emulator.wait_until(lambda: emulator.counts(SUBSCRIPTION).outstanding == 1)
+    assert emulator.drop_streams() == 2
+    for stream in streams:
+        code, text = refused(lambda stream=stream: list(stream.responses()))  # type: ignore[misc]
+        assert code is StatusCode.UNAVAILABLE
+        assert "[code=8a75]" in text
+    assert emulator.open_streams() == 0
+    assert emulator.counts(SUBSCRIPTION).outstanding == 1
+
+
+def test_closed_streams_end_normally(emulator: Emulator, client: Client) -> None:
+    stream = client.stream(SUBSCRIPTION)
+    emulator.wait_until(lambda: emulator.open_streams() == 1)
+    assert emulator.close_streams("projects/p/subscriptions/other") == 0
+    assert emulator.close_streams(SUBSCRIPTION) == 1
+    assert list(stream.responses()) == []
+
+
+def test_a_cancelled_stream_is_gone(emulator: Emulator, client: Client) -> None:
+    stream = client.stream(SUBSCRIPTION)
+    emulator.wait_until(lambda: emulator.open_streams() == 1)
+    stream.close()
+    emulator.wait_until(lambda: emulator.open_streams() == 0)
+
+
+def test_a_stream_that_is_not_read_does_not_hold_up_another(emulator: Emulator, client: Client) -> None:
+    client.stream(SUBSCRIPTION)
+    emulator.wait_until(lambda: emulator.open_streams() == 1)
+    for _ in range(8):
+        emulator.publish_all(TOPIC, [wire.PubsubMessage(data=b"x" * 500_000)] * 4)
+    other = Client(emulator.endpoint)
+    reading = other.stream(SUBSCRIPTION)
+    received = 0
+    while emulator.counts(SUBSCRIPTION).backlog:
+        received += len(next(reading.responses()).received_messages)
+    other.close()
+    assert received > 10
+
+
+def test_a_request_of_more_than_half_a_mebibyte_of_ack_ids_is_refused(emulator: Emulator, client: Client) -> None:
+    emulator.publish(TOPIC, b"x")
+    (message,) = client.pull(SUBSCRIPTION, 1)
+    code, text = refused(lambda: client.ack(SUBSCRIPTION, *[message.ack_id] * 2800))
+    assert code is StatusCode.INVALID_ARGUMENT
+    assert text.endswith("but the maximum value is 524288.")
+    assert emulator.counts(SUBSCRIPTION).acked == 0
+
+
+def test_what_the_emulator_lacks_says_so(emulator: Emulator, client: Client) -> None:
+    for path, request in (
+        ("Subscriber/Seek", wire.SeekRequest(subscription=SUBSCRIPTION)),
+        ("Subscriber/CreateSnapshot", wire.CreateSnapshotRequest(subscription=SUBSCRIPTION)),
+        ("Publisher/DetachSubscription", wire.DetachSubscriptionRequest(subscription=SUBSCRIPTION)),
+    ):
+        code, text = refused(lambda path=path, request=request: client.call(path, request, wire.SeekResponse))  # type: ignore[misc]
+        assert (code, text) == (StatusCode.UNIMPLEMENTED, f"The emulator does not support {path.split('/')[1]}.")
+    code, text = refused(lambda: client.subscription(TOPIC, filter="attributes:a"))
+    assert (code, text) == (StatusCode.UNIMPLEMENTED, "The emulator does not support filters.")
+
+
+def test_published_messages_are_forgotten_beyond_a_bound_and_that_is_said() -> None:
+    with Emulator(keep_published_bytes=100) as emulator:
+        emulator.create_topic(TOPIC)
+        emulator.publish(TOPIC, b"x" * 60)
+        assert len(emulator.published(TOPIC)) == 1
+        emulator.publish(TOPIC, b"y" * 60)
+        with pytest.raises(RuntimeError, match=r"1 of 2 messages .* no longer remembered; raise keep_published_bytes"):
+            emulator.published(TOPIC)
+        assert emulator.published_count(TOPIC) == 2
+
+
+def test_waiting_in_vain_ends_in_time(emulator: Emulator) -> None:
+    with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
+        emulator.wait_until(lambda: False, timeout=0.05)
+
+
+def test_a_publisher_s_own_id_and_time_are_replaced(emulator: Emulator, client: Client) -> None:
+    message = wire.PubsubMessage(data=b"x", message_id="mine")
+    message.publish_time.seconds = 1
+    message.publish_time.nanos = 7
+    (message_id,) = client.publish_messages(TOPIC, [message])
+    (stored,) = emulator.published(TOPIC)
+    assert stored.message_id == message_id != "mine"
+    assert stored.publish_time.seconds > 1_500_000_000
+    assert stored.publish_time.nanos % 1_000_000 == 0
+
+
+@pytest.mark.parametrize("second", range(256))
+def test_every_publish_time_is_written_as_it_is(second: int) -> None:
+    """Each value of a byte of the encoded time once."""
+    clock = ManualClock(start=float(second * 128 + second))
+    emulator = Emulator(clock=clock)
+    emulator.create_topic(TOPIC)
+    emulator._service._epoch = 1_700_000_000.0
+    emulator.publish(TOPIC, b"x")
+    assert emulator.published(TOPIC)[0].publish_time.seconds == 1_700_000_000 + second * 129
