@@ -44,6 +44,7 @@ def test_a_checkpoint_tells_the_reader_the_last_emitted_sequence(tmp_path: Path)
     )
     with running(env) as job:
         job.wait_until(lambda: journal.exists() and "complete 3" in journal.read_text(), "three checkpoints are complete")
+        job.wait_until(lambda: "{'s0': 99}" in journal.read_text(), "a checkpoint covers the last message")
     said = journal.read_text().splitlines()
     assert any(line.endswith("{'s0': 99}") for line in said if line.startswith("snapshot"))
     assert said[-1] == "close"
