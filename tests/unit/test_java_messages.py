@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
+import cloudpickle
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyflink.common import Types
+from pyflink.common import Types, WatermarkStrategy
 from pyflink.common.typeinfo import _from_java_type
 
 from flink_pubsub.wire.pubsub_pb2 import PublishRequest, PubsubMessage
+from tests.flink.jobs import JavaObject, environment, worker_spec
 from tests.unit.java import JavaError, Reflected, classes, java_class, jvm, long_class, make
+from tests.unit.java_connectors import FixedSource
 
 FEW = settings(max_examples=150)
 """An example costs a dozen calls into the JVM."""
@@ -211,6 +215,34 @@ def test_a_message_becomes_a_row_of_all_it_has(message: PubsubMessage, attempt: 
     )
     assert row.getField(5) == (attempt or None)
     assert row.getField(6) == "projects/p/subscriptions/s"
+
+
+@pytest.mark.feature("BEY-14")
+def test_rows_of_messages_reach_python_functions() -> None:
+    published = datetime(2024, 5, 17, 12, 30, 15, 250_000, tzinfo=timezone.utc)
+    full = PubsubMessage(data=b"\x00\xff", attributes={"a": "b", "ü": ""}, message_id="17", ordering_key="k")
+    full.publish_time.FromDatetime(published)
+    messages = (full.SerializeToString() + b"\x78\x03", PubsubMessage(message_id="18").SerializeToString())
+    connector = cloudpickle.dumps(FixedSource(messages, '{"subscription":"projects/p/subscriptions/s"}'))
+    package, env = jvm().io.github.flinkpubsub, environment()
+    decoder = package.message.MessageRowDecoder()
+    source = package.bridge.PythonSource(connector, worker_spec(), decoder, decoder.type(), True)
+    stream = env.from_source(JavaObject(source), WatermarkStrategy.no_watermarks(), "messages")
+    with stream.map(
+        lambda row: (row.as_dict(), row.publish_time and row.publish_time.to_epoch_milli())
+    ).execute_and_collect() as rows:
+        (first, millis), (second, no_millis) = rows
+    del first["publish_time"], second["publish_time"]
+    assert first == {
+        "data": b"\x00\xff",
+        "attributes": {"a": "b", "ü": ""},
+        "ordering_key": "k",
+        "message_id": "17",
+        "delivery_attempt": 3,
+        "subscription": "projects/p/subscriptions/s",
+    }
+    assert (millis, no_millis) == (int(published.timestamp() * 1000), None)
+    assert (second["data"], second["attributes"], second["ordering_key"], second["delivery_attempt"]) == (b"", {}, None, None)
 
 
 def test_a_payload_is_decoded_by_a_flink_schema() -> None:

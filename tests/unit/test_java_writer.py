@@ -15,7 +15,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 from tests.bridge_connectors import CountingSource
 from tests.flink.jobs import JavaObject, bridge_source, environment, eventually, failure_of, running, worker_spec
 from tests.unit.java import java_class, jvm
-from tests.unit.java_sinks import JournalSink
+from tests.unit.java_connectors import JournalSink
 
 LONG_BYTES = 8
 

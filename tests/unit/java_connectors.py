@@ -1,15 +1,67 @@
-"""A sink that keeps a journal, for tests of the writer in the JVM; importable by a worker without anything large."""
+"""Connectors for tests of the JVM's side, importable by a worker without anything large."""
 
 from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flink_pubsub.bridge.connector import Metrics, WriterContext, WriterSettings
-from flink_pubsub.bridge.frames import WriteBatch
+from flink_pubsub.bridge.connector import (
+    Context,
+    Metrics,
+    Plan,
+    PlannedSplit,
+    ReaderContext,
+    ReaderSettings,
+    Split,
+    WriterContext,
+    WriterSettings,
+)
+from flink_pubsub.bridge.frames import RecordBlock, WriteBatch
+
+
+@dataclass(frozen=True)
+class FixedSource:
+    """Gives these records once, all in one split, and ends."""
+
+    records: tuple[bytes, ...]
+    data: str
+
+    def plan(self, context: Context, state: Any) -> Plan:
+        return Plan([PlannedSplit(Split("only", self.data), 0)], None)
+
+    def open_reader(self, context: ReaderContext) -> FixedReader:
+        return FixedReader(self.records)
+
+
+class FixedReader:
+    settings = ReaderSettings(close_seconds=5)
+
+    def __init__(self, records: tuple[bytes, ...]) -> None:
+        self.records = records
+        self.assigned = threading.Semaphore(0)
+
+    def assign(self, splits: Sequence[tuple[int, Split]]) -> None:
+        self.assigned.release()
+
+    def poll(self, seconds: float) -> Sequence[RecordBlock]:
+        return [RecordBlock(0, 0, self.records, finished=True)] if self.assigned.acquire(timeout=seconds) else []
+
+    def pause_or_resume(self, pause: Sequence[str], resume: Sequence[str]) -> None: ...
+
+    def snapshot(self, checkpoint: int, positions: Mapping[str, int]) -> None: ...
+
+    def checkpoint_complete(self, checkpoint: int) -> None: ...
+
+    def record_failed(self, split: str, sequence: int, error: str, emitting: bool) -> None: ...
+
+    def metrics(self) -> Metrics:
+        return Metrics()
+
+    def close(self, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True)
