@@ -88,7 +88,6 @@ def _run_emulator(arguments: argparse.Namespace) -> int:
     except (OSError, ServiceError) as e:
         print(f"flink-pubsub emulator: {e}", file=sys.stderr)
         return 1
-    print("Stopped.")
     return 0
 
 

@@ -31,7 +31,7 @@ def test_it_serves_until_interrupted(signal_number: signal.Signals) -> None:
         process.send_signal(signal_number)
         rest = process.stdout.read()
         assert process.wait(20) == 0
-    assert rest.endswith("Stopped.\n")
+    assert rest.endswith("Interrupt (Ctrl-C) to stop.\n")
 
 
 @pytest.mark.parametrize(
