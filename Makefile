@@ -34,7 +34,7 @@ lint: python ## format, style, types, import arrows, tracked files
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.check_files
 
 bench: python ## throughput beside the official client and bare gRPC; ARGS=--json
