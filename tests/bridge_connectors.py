@@ -42,10 +42,7 @@ class CountingSource:
             raise ValueError("no plan today")
         if self.quirk == "plan exits":
             os._exit(7)
-        splits = [
-            PlannedSplit(Split(f"s{i}", str(self.count)), i % context.parallelism)
-            for i in range(self.splits)
-        ]
+        splits = [PlannedSplit(Split(f"s{i}", str(self.count)), i % context.parallelism) for i in range(self.splits)]
         return Plan(splits, {"plans": 1 + (state or {"plans": 0})["plans"]})
 
     def open_reader(self, context: ReaderContext) -> CountingReader:
@@ -84,9 +81,7 @@ class CountingReader:
         if self.source.quirk == "poll raises":
             raise ValueError("poll broke")
         with self.lock:
-            self.lock.wait_for(
-                lambda: any(o not in self.paused for o in self.next), timeout=seconds
-            )
+            self.lock.wait_for(lambda: any(o not in self.paused for o in self.next), timeout=seconds)
             blocks = []
             for ordinal, start in list(self.next.items()):
                 if ordinal in self.paused:
@@ -122,9 +117,7 @@ class CountingReader:
         self.checkpoints += 1
         self.note(f"complete {checkpoint}")
 
-    def record_failed(
-        self, split: str, sequence: int, error: str, emitting: bool
-    ) -> None:
+    def record_failed(self, split: str, sequence: int, error: str, emitting: bool) -> None:
         self.note(f"failed {split} {sequence} {emitting}")
 
     def metrics(self) -> Metrics:
@@ -160,9 +153,7 @@ class CollectingWriter:
         self.context = context
         self.file = Path(f"{sink.path}.{context.subtask}").open("ab", buffering=0)  # noqa: SIM115
         self.written = 0
-        self.settings = WriterSettings(
-            5, sink.max_in_flight_records, 1 << 20, timestamps=False
-        )
+        self.settings = WriterSettings(5, sink.max_in_flight_records, 1 << 20, timestamps=False)
 
     def write(self, batch: WriteBatch) -> None:
         column = batch.elements or batch.payloads

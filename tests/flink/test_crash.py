@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -32,7 +33,9 @@ def test_after_a_killed_jvm_no_worker_is_left_and_everything_is_redelivered_at_o
             emulator.publish_all(IN_TOPIC, [PubsubMessage(data=b"%d" % n) for n in range(first, first + 1000)])
         with (tmp_path / "out").open("wb") as out:
             command = [sys.executable, "-m", "tests.flink.holding_job", emulator.endpoint]
-            job = subprocess.Popen(command, stdout=out, stderr=out, cwd=Path(__file__).parents[2])
+            # PyFlink sets this variable in a process that has run a job with Python functions.
+            env = {name: value for name, value in os.environ.items() if name != "PYFLINK_GATEWAY_DISABLED"}
+            job = subprocess.Popen(command, stdout=out, stderr=out, cwd=Path(__file__).parents[2], env=env)
         try:
             emulator.wait_until(lambda: emulator.counts(SUBSCRIPTION).outstanding == HELD, PATIENCE)
             client = psutil.Process(job.pid)

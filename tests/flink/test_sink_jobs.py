@@ -23,19 +23,19 @@ from tests.flink.jobs import environment, failure_of
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     with Emulator() as emulator:
-        for name in ("a", "b"):
+        for name in ("topic-a", "topic-b"):
             emulator.create_topic(f"projects/p/topics/{name}")
         yield emulator
 
 
 def sink(emulator: Emulator, schema: PubSubSerializationSchema, resolver: Any = None) -> PubSubSink:
     builder = PubSubSink.builder().serializer(schema).emulator_endpoint(emulator.endpoint)
-    builder = builder.topic(TopicDestination("p", "a")) if resolver is None else builder.destination_resolver(resolver)
+    builder = builder.topic(TopicDestination("p", "topic-a")) if resolver is None else builder.destination_resolver(resolver)
     return builder.build()
 
 
 def data(emulator: Emulator, topic: str) -> list[bytes]:
-    return sorted(message.data for message in emulator.published(f"projects/p/topics/{topic}"))
+    return sorted(message.data for message in emulator.published(f"projects/p/topics/topic-{topic}"))
 
 
 @pytest.mark.feature("SNK-02")
@@ -46,7 +46,7 @@ def test_python_objects_are_published_with_attributes(emulator: Emulator) -> Non
     env = environment(parallelism=2)
     env.from_collection([{"n": n} for n in range(100)]).sink_to(sink(emulator, schema))
     env.execute("publish")
-    published = emulator.published("projects/p/topics/a")
+    published = emulator.published("projects/p/topics/topic-a")
     assert sorted(json.loads(m.data)["n"] for m in published) == list(range(100))
     assert all(dict(m.attributes) == ({"n": str(n)} if n else {}) for m in published for n in [json.loads(m.data)["n"]])
 
@@ -65,7 +65,7 @@ def test_jvm_schemas_encode_in_the_jvm(emulator: Emulator) -> None:
 def test_a_resolver_chooses_the_topic_of_each_record(emulator: Emulator, element_type: Any) -> None:
     env = environment()
     schema = PubSubSerializationSchema.payload(str.encode)
-    resolve = lambda word, context: TopicDestination("p", word[0])  # noqa: E731
+    resolve = lambda word, context: TopicDestination("p", f"topic-{word[0]}")  # noqa: E731
     env.from_collection(["a1", "b1", "a2"], element_type).sink_to(sink(emulator, schema, resolve))
     env.execute("publish")
     assert (data(emulator, "a"), data(emulator, "b")) == ([b"a1", b"a2"], [b"b1"])
@@ -100,7 +100,7 @@ def failure(built: PubSubSink) -> str:
     [
         (str.encode, lambda element, context: None, ["destination_resolver", "None"]),
         (lambda element: None, None, ["None"]),
-        (lambda element: {"a": b""}[element], None, ["KeyError", "test_sink_jobs.py"]),
+        (lambda element: {"a": b""}["missing"], None, ["KeyError", "test_sink_jobs.py"]),
         (str.encode, lambda element, context: TopicDestination("p", "missing"), ["projects/p/topics/missing", "NOT_FOUND"]),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_keyed_message_without_ordering_fails_the_job_naming_the_option(emulat
 @pytest.mark.feature("SNK-18")
 def test_an_unusable_key_file_fails_the_job_and_shows_neither_path_nor_content() -> None:
     schema = PubSubSerializationSchema.payload(str.encode)
-    builder = PubSubSink.builder().topic(TopicDestination("p", "a")).serializer(schema)
+    builder = PubSubSink.builder().topic(TopicDestination("p", "topic-a")).serializer(schema)
     message = failure(builder.service_account_key_file("/nowhere/secret-key.json").build())
     assert "service_account_key_file" in message
     assert "secret" not in message.replace("secret-element", "")

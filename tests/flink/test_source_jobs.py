@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from pyflink.common import Duration, Time, Types, WatermarkStrategy
-from pyflink.common.serialization import JsonRowDeserializationSchema, SimpleStringSchema
+from pyflink.common.serialization import SimpleStringSchema
 from pyflink.datastream import ProcessFunction
+from pyflink.datastream.formats.json import JsonRowDeserializationSchema
 from pyflink.datastream.functions import ProcessAllWindowFunction
 from pyflink.datastream.window import TumblingEventTimeWindows
 
@@ -116,14 +117,28 @@ def test_an_explicit_type_is_the_type_of_the_stream(emulator: Emulator) -> None:
 def test_whole_messages_come_as_typed_rows(emulator: Emulator) -> None:
     message_id = emulator.publish("projects/p/topics/orders", b"\x00\xff", {"a": "b"}, "key")
     emulator.publish("projects/p/topics/orders", b"plain")
-    rows = {row.message_id: row for row in collect(source(emulator, PubSubDeserializationSchema.message()), 2)}
+    stream = environment().from_source(
+        source(emulator, PubSubDeserializationSchema.message()), WatermarkStrategy.no_watermarks(), "source"
+    )
+    assert stream.get_type().get_field_names() == [
+        "data",
+        "attributes",
+        "ordering_key",
+        "message_id",
+        "publish_time",
+        "delivery_attempt",
+        "subscription",
+    ]
+    with stream.map(lambda row: row.as_dict()).execute_and_collect() as results:
+        rows = {row["message_id"]: row for row in islice(results, 2)}
     row = rows.pop(message_id)
     [plain] = rows.values()
-    assert (bytes(row.data), row.attributes, row.ordering_key) == (b"\x00\xff", {"a": "b"}, "key")
-    assert row.subscription == ORDERS.resource_path
-    assert row.publish_time is not None
-    assert row.delivery_attempt is None
-    assert (plain.attributes, plain.ordering_key) == ({}, None)
+    published = emulator.published("projects/p/topics/orders")[0].publish_time
+    assert (bytes(row["data"]), row["attributes"], row["ordering_key"]) == (b"\x00\xff", {"a": "b"}, "key")
+    assert row["subscription"] == ORDERS.resource_path
+    assert row["publish_time"].to_epoch_milli() == published.ToMilliseconds()
+    assert row["delivery_attempt"] is None
+    assert (plain["attributes"], plain["ordering_key"]) == ({}, None)
 
 
 class Timestamps(ProcessFunction):  # type: ignore[misc]  # PyFlink has no types
