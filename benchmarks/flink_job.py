@@ -16,12 +16,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyflink
 from pyflink.common import Configuration, Types, WatermarkStrategy
 from pyflink.common.serialization import SimpleStringSchema
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.datastream.connectors import Sink
 from pyflink.java_gateway import get_gateway
-from pyflink.pyflink_gateway_server import find_flink_home
 
 from benchmarks.bare import until_stdin_ends
 from benchmarks.replay import event
@@ -102,7 +102,7 @@ def generator_jar(folder: Path) -> str:
     if not javac:
         raise SystemExit("the sink's rows need a Java compiler (javac)")
     classes = folder / "classes"
-    lib = Path(find_flink_home()) / "lib"
+    lib = Path(pyflink.__file__).parent / "lib"
     code = Path(__file__).parent / "java" / "Cycle.java"
     subprocess.run([javac, "--release", "11", "-d", classes, "-classpath", f"{lib}/*", code], check=True)
     path = folder / "generator.jar"
