@@ -18,6 +18,7 @@ from flink_pubsub.errors import (
 )
 from flink_pubsub.messages import PubsubMessage
 from flink_pubsub.options import (
+    DeserializationFailurePolicy,
     OrderingMode,
     PubSubPublisherOptions,
     PubSubSubscriberOptions,
@@ -35,6 +36,7 @@ __all__ = [
     "ConfigurationError",
     "CredentialsError",
     "DeserializationError",
+    "DeserializationFailurePolicy",
     "DestinationError",
     "JarNotLoadedError",
     "OrderingMode",

@@ -32,6 +32,18 @@ class OrderingMode(Enum):
     """Records of a key are emitted in the order of the messages; each subscription is read by one subtask on one stream."""
 
 
+class DeserializationFailurePolicy(Enum):
+    """What the source does with a message that its deserializer cannot convert. The value is the one SQL uses."""
+
+    FAIL = "fail"
+    """Fails the job. The message comes again after the restart, so nothing is lost and nothing goes on either."""
+    DROP = "drop"
+    """Acknowledges the message at the next checkpoint, emits nothing for it, and logs."""
+    NACK = "nack"
+    """Gives the message back at once, so that the subscription's dead-letter policy, which it must have, takes it away after
+    enough attempts."""
+
+
 class Option(Generic[T]):
     """One option of a frozen dataclass, as a descriptor: checks what is given, and gives the default when nothing is."""
 

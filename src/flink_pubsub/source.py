@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flink_pubsub import _checks
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.errors import ConfigurationError
-from flink_pubsub.options import Connection, OrderingMode, PubSubSubscriberOptions
+from flink_pubsub.options import Connection, DeserializationFailurePolicy, OrderingMode, PubSubSubscriberOptions
 from flink_pubsub.schemas import PubSubDeserializationSchema
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class SourceSpec:
     type_info_proto: bytes | None = None
     """Serialized `TypeInfo` of PyFlink's coder to encode records with; None to pickle them."""
     ordering_mode: OrderingMode = OrderingMode.NONE
+    deserialization_failure_policy: DeserializationFailurePolicy = DeserializationFailurePolicy.FAIL
     options: PubSubSubscriberOptions = field(default_factory=PubSubSubscriberOptions)
     connection: Connection = field(default_factory=Connection)
 
@@ -82,6 +83,7 @@ class PubSubSourceBuilder:
         self._subscriptions: tuple[SubscriptionDestination, ...] = ()
         self._deserializer: PubSubDeserializationSchema | None = None
         self._ordering_mode = OrderingMode.NONE
+        self._failure_policy = DeserializationFailurePolicy.FAIL
         self._options = PubSubSubscriberOptions()
         self._key_file: str | None = None
         self._emulator: str | None = None
@@ -106,6 +108,13 @@ class PubSubSourceBuilder:
     def ordering_mode(self, mode: OrderingMode) -> PubSubSourceBuilder:
         """Sets whether the order of messages with a key is kept. Default `OrderingMode.NONE`."""
         self._ordering_mode = _checks.instance("ordering_mode", mode, OrderingMode, "OrderingMode.PER_KEY")
+        return self
+
+    def deserialization_failure_policy(self, policy: DeserializationFailurePolicy) -> PubSubSourceBuilder:
+        """Sets what happens to a message that the deserializer cannot convert. Default `DeserializationFailurePolicy.FAIL`."""
+        self._failure_policy = _checks.instance(
+            "deserialization_failure_policy", policy, DeserializationFailurePolicy, "DeserializationFailurePolicy.DROP"
+        )
         return self
 
     def subscriber_options(self, options: PubSubSubscriberOptions) -> PubSubSourceBuilder:
@@ -148,6 +157,7 @@ class PubSubSourceBuilder:
             subscriptions=self._subscriptions,
             deserializer=None if self._deserializer.decodes_in_jvm else self._deserializer,
             ordering_mode=self._ordering_mode,
+            deserialization_failure_policy=self._failure_policy,
             options=self._options,
             connection=Connection(service_account_key_file=self._key_file, emulator_endpoint=self._emulator),
         )

@@ -13,6 +13,7 @@ PUBLIC = {
     "ConfigurationError",
     "CredentialsError",
     "DeserializationError",
+    "DeserializationFailurePolicy",
     "DestinationError",
     "JarNotLoadedError",
     "OrderingMode",
