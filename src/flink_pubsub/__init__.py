@@ -16,6 +16,13 @@ from flink_pubsub.errors import (
     SerializationError,
     SubscriptionError,
 )
+from flink_pubsub.failures import (
+    DeadLetterQueue,
+    FailedElement,
+    FailedMessage,
+    FailureHandler,
+    FailureHandlerContext,
+)
 from flink_pubsub.messages import PubsubMessage
 from flink_pubsub.options import (
     DeserializationFailurePolicy,
@@ -35,9 +42,14 @@ __all__ = [
     "Collector",
     "ConfigurationError",
     "CredentialsError",
+    "DeadLetterQueue",
     "DeserializationError",
     "DeserializationFailurePolicy",
     "DestinationError",
+    "FailedElement",
+    "FailedMessage",
+    "FailureHandler",
+    "FailureHandlerContext",
     "JarNotLoadedError",
     "OrderingMode",
     "PubSubConnectorError",
