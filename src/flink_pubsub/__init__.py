@@ -14,6 +14,7 @@ from flink_pubsub.errors import (
     PubSubConnectorError,
     RecordError,
     SerializationError,
+    StartupCheckError,
     SubscriptionError,
 )
 from flink_pubsub.failures import (
@@ -37,11 +38,13 @@ from flink_pubsub.schemas import (
 )
 from flink_pubsub.sink import PubSubSink, SinkContext
 from flink_pubsub.source import PubSubSource
+from flink_pubsub.subscription_options import DeadLetterPolicy, StartPosition, SubscriptionCreateOptions
 
 __all__ = [
     "Collector",
     "ConfigurationError",
     "CredentialsError",
+    "DeadLetterPolicy",
     "DeadLetterQueue",
     "DeserializationError",
     "DeserializationFailurePolicy",
@@ -64,6 +67,9 @@ __all__ = [
     "RecordError",
     "SerializationError",
     "SinkContext",
+    "StartPosition",
+    "StartupCheckError",
+    "SubscriptionCreateOptions",
     "SubscriptionDestination",
     "SubscriptionError",
     "TopicDestination",

@@ -61,18 +61,49 @@ def flag(option: str, value: object) -> bool:
     return value
 
 
-def duration(minimum: timedelta | None = None, maximum: timedelta | None = None, *, zero: bool = False) -> Check:
-    """A check for durations: positive, within the range if one is given, and 0 only where that has a meaning."""
-    return partial(_duration, minimum, maximum, zero)
+def duration(
+    minimum: timedelta | None = None, maximum: timedelta | None = None, *, zero: bool = False, whole_seconds: bool = False
+) -> Check:
+    """A check for durations: positive, within the limits if given, and 0 only where that has a meaning."""
+    return partial(_duration, minimum, maximum, zero, whole_seconds)
 
 
-def _duration(minimum: timedelta | None, maximum: timedelta | None, zero: bool, option: str, value: object) -> timedelta:
+def _duration(
+    minimum: timedelta | None, maximum: timedelta | None, zero: bool, whole_seconds: bool, option: str, value: object
+) -> timedelta:
     if not isinstance(value, timedelta):
         refuse(option, "must be a datetime.timedelta, such as timedelta(seconds=10)", value)
     if value < timedelta(0) or (not value and not zero):
         refuse(option, "must not be negative" if zero else "must be longer than 0", value)
     if minimum is not None and maximum is not None and not minimum <= value <= maximum:
-        refuse(option, f"must be between {minimum.total_seconds():g} and {maximum.total_seconds():g} seconds", value)
+        refuse(option, f"must be between {_range(minimum, maximum)}", value)
+    if minimum is not None and value < minimum:
+        refuse(option, f"must be at least {minimum}", value)
+    if whole_seconds and value.microseconds:
+        refuse(option, "must be whole seconds, which is all that the service takes", value)
+    return value
+
+
+def _range(minimum: timedelta, maximum: timedelta) -> str:
+    if maximum < timedelta(hours=1):
+        return f"{minimum.total_seconds():g} and {maximum.total_seconds():g} seconds"
+    return f"{minimum} and {maximum}"
+
+
+def text(maximum_bytes: int) -> Check:
+    """A check for text that is not empty, and not longer than that in UTF-8."""
+    return partial(_text, maximum_bytes)
+
+
+def _text(maximum_bytes: int, option: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        refuse(option, "must be text that is not empty", value)
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        refuse(option, "must be text that UTF-8 can hold", value)
+    if size > maximum_bytes:
+        refuse(option, f"must have at most {maximum_bytes} bytes in UTF-8, not {size}", value)
     return value
 
 

@@ -7,6 +7,7 @@ One class per decision the caller can make::
     │   └── JarNotLoadedError             call env.add_jars(jar()) first
     ├── CredentialsError                  mend the key file, or the machine's application default credentials
     ├── SubscriptionError                 mend the subscription, or the permissions on it
+    ├── StartupCheckError                 mend what it lists: subscriptions, settings, permissions
     ├── PublishError                      mend the topic, or the permissions on it
     └── RecordError                       mend the data, or the user code that handles it
         ├── DeserializationError
@@ -77,6 +78,20 @@ class SubscriptionError(PubSubConnectorError):
 
     def __str__(self) -> str:
         return f"subscription {self.subscription} cannot be read: {self.status}: {self.problem}"
+
+
+class StartupCheckError(PubSubConnectorError):
+    """Subscriptions do not suit the source's settings, cannot be created, or may not be used. Nothing was sought."""
+
+    def __init__(self, *rejections: str) -> None:
+        """Makes the error. Each rejection is a sentence that names the subscription, the option and the mend."""
+        super().__init__(*rejections)
+        self.rejections = rejections
+
+    def __str__(self) -> str:
+        if len(self.rejections) == 1:
+            return f"the source cannot start: {self.rejections[0]}"
+        return "\n- ".join((f"the source cannot start for {len(self.rejections)} reasons:", *self.rejections))
 
 
 class PublishError(PubSubConnectorError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,12 @@ from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.errors import ConfigurationError
 from flink_pubsub.options import Connection, DeserializationFailurePolicy, OrderingMode, PubSubSubscriberOptions
 from flink_pubsub.schemas import PubSubDeserializationSchema
+from flink_pubsub.subscription_options import StartPosition, SubscriptionCreateOptions
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
+
+_A_SUBSCRIPTION = 'SubscriptionDestination("my-project", "orders")'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +29,15 @@ class SourceSpec:
 
     subscriptions: tuple[SubscriptionDestination, ...]
     """At least one, none twice."""
+    create_options: Mapping[SubscriptionDestination, SubscriptionCreateOptions] = field(default_factory=dict)
+    """For those of the subscriptions that may be created."""
     deserializer: PubSubDeserializationSchema | None
     """None when the JVM decodes: records are serialized messages then."""
     type_info_proto: bytes | None = None
     """Serialized `TypeInfo` of PyFlink's coder to encode records with; None to pickle them."""
     ordering_mode: OrderingMode = OrderingMode.NONE
     deserialization_failure_policy: DeserializationFailurePolicy = DeserializationFailurePolicy.FAIL
+    start_position: StartPosition = field(default_factory=StartPosition.continue_from_subscription)
     options: PubSubSubscriberOptions = field(default_factory=PubSubSubscriberOptions)
     connection: Connection = field(default_factory=Connection)
 
@@ -43,6 +50,23 @@ class SourceSpec:
         if self.ordering_mode is OrderingMode.PER_KEY and self.options.parallel_pull_count > 1:
             problem = "must be 1 with OrderingMode.PER_KEY, since order holds within one connection only"
             _checks.refuse("parallel_pull_count", problem, self.options.parallel_pull_count)
+        for subscription, options in self.create_options.items():
+            self._check_creation(subscription.resource_path, options)
+
+    def _check_creation(self, subscription: str, options: SubscriptionCreateOptions) -> None:
+        """Refuses settings with which the startup check would refuse the subscription that they make."""
+        if self.ordering_mode is OrderingMode.PER_KEY and not options.enable_message_ordering:
+            raise ConfigurationError(
+                "enable_message_ordering",
+                f"must be True in the create_options of {subscription}: OrderingMode.PER_KEY needs a subscription with order,"
+                " which is fixed at its creation",
+            )
+        if self.deserialization_failure_policy is DeserializationFailurePolicy.NACK and options.dead_letter_policy is None:
+            raise ConfigurationError(
+                "dead_letter_policy",
+                f"is missing in the create_options of {subscription}: DeserializationFailurePolicy.NACK needs it, or a message"
+                " that cannot be converted would come again for ever",
+            )
 
 
 class PubSubSource:
@@ -81,21 +105,39 @@ class PubSubSourceBuilder:
 
     def __init__(self) -> None:
         self._subscriptions: tuple[SubscriptionDestination, ...] = ()
+        self._create_options: dict[SubscriptionDestination, SubscriptionCreateOptions] = {}
         self._deserializer: PubSubDeserializationSchema | None = None
         self._ordering_mode = OrderingMode.NONE
         self._failure_policy = DeserializationFailurePolicy.FAIL
+        self._start_position = StartPosition.continue_from_subscription()
         self._options = PubSubSubscriberOptions()
         self._key_file: str | None = None
         self._emulator: str | None = None
         self._python_executable: str | None = None
 
     def subscriptions(self, *subscriptions: SubscriptionDestination) -> PubSubSourceBuilder:
-        """Adds subscriptions to read. Required; may be called more than once."""
+        """Adds subscriptions to read, which must exist. At least one is required; may be called more than once."""
         for subscription in subscriptions:
-            _checks.instance(
-                "subscriptions", subscription, SubscriptionDestination, 'SubscriptionDestination("my-project", "orders")'
-            )
+            _checks.instance("subscriptions", subscription, SubscriptionDestination, _A_SUBSCRIPTION)
         self._subscriptions += subscriptions
+        return self
+
+    def subscription(
+        self, subscription: SubscriptionDestination, create_options: SubscriptionCreateOptions | None = None
+    ) -> PubSubSourceBuilder:
+        """Adds one subscription to read; may be called more than once, also beside `subscriptions`.
+
+        Args:
+            subscription: what to read.
+            create_options: makes the source create it, with these settings, if it does not exist when the job starts. Without,
+                it must exist. An existing subscription keeps its own settings.
+        """
+        _checks.instance("subscription", subscription, SubscriptionDestination, _A_SUBSCRIPTION)
+        if create_options is not None:
+            example = "SubscriptionCreateOptions(topic=TopicDestination(...))"
+            _checks.instance("create_options", create_options, SubscriptionCreateOptions, example)
+            self._create_options[subscription] = create_options
+        self._subscriptions += (subscription,)
         return self
 
     def deserializer(self, deserializer: PubSubDeserializationSchema) -> PubSubSourceBuilder:
@@ -108,6 +150,11 @@ class PubSubSourceBuilder:
     def ordering_mode(self, mode: OrderingMode) -> PubSubSourceBuilder:
         """Sets whether the order of messages with a key is kept. Default `OrderingMode.NONE`."""
         self._ordering_mode = _checks.instance("ordering_mode", mode, OrderingMode, "OrderingMode.PER_KEY")
+        return self
+
+    def start_position(self, position: StartPosition) -> PubSubSourceBuilder:
+        """Sets where the job begins to read at its first start. Default `StartPosition.continue_from_subscription()`."""
+        self._start_position = _checks.instance("start_position", position, StartPosition, "StartPosition.earliest_retained()")
         return self
 
     def deserialization_failure_policy(self, policy: DeserializationFailurePolicy) -> PubSubSourceBuilder:
@@ -155,9 +202,11 @@ class PubSubSourceBuilder:
             raise ConfigurationError("deserializer", "is missing: say how messages become records with .deserializer(...)")
         spec = SourceSpec(
             subscriptions=self._subscriptions,
+            create_options=dict(self._create_options),
             deserializer=None if self._deserializer.decodes_in_jvm else self._deserializer,
             ordering_mode=self._ordering_mode,
             deserialization_failure_policy=self._failure_policy,
+            start_position=self._start_position,
             options=self._options,
             connection=Connection(service_account_key_file=self._key_file, emulator_endpoint=self._emulator),
         )

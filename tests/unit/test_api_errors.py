@@ -16,6 +16,8 @@ EXAMPLES = [
     errors.JarNotLoadedError("io.github.flinkpubsub.bridge.PythonSource"),
     errors.CredentialsError("the key file cannot be read (PermissionError)"),
     errors.SubscriptionError("projects/p/subscriptions/orders", "NOT_FOUND", "Resource not found"),
+    errors.StartupCheckError("subscription projects/p/subscriptions/orders is detached"),
+    errors.StartupCheckError("subscription projects/p/subscriptions/orders is detached", "another does not exist"),
     errors.PublishError("projects/p/topics/orders", "PERMISSION_DENIED", "User not authorized"),
     errors.RecordError("a record is broken"),
     errors.DeserializationError("projects/p/subscriptions/orders", "17", "ValueError: no JSON"),
@@ -34,8 +36,9 @@ def test_errors_pickle_with_their_text_and_facts(error: PubSubConnectorError) ->
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
 def test_the_text_names_every_fact(error: PubSubConnectorError) -> None:
-    for fact in vars(error).values():
-        assert fact is None or str(fact) in str(error)
+    for value in vars(error).values():
+        for fact in value if isinstance(value, tuple) else (value,):
+            assert fact is None or str(fact) in str(error)
 
 
 def test_every_error_has_the_one_root_and_an_example_above() -> None:
