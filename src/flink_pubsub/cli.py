@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="flink-pubsub", description="Google Cloud Pub/Sub for PyFlink.")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (add_emulator, add_jar):
+    for add in (add_demo, add_emulator, add_jar):
         add(subparsers)
     parsed = parser.parse_args(arguments)
     status: int = parsed.run(parsed)
@@ -48,6 +48,32 @@ def _run_jar(arguments: argparse.Namespace) -> int:
         print(f"flink-pubsub jar: {e}", file=sys.stderr)
         return 1
     return 0
+
+
+def add_demo(subparsers: Subparsers) -> None:
+    """`flink-pubsub demo`"""
+    command = subparsers.add_parser(
+        "demo",
+        help="run a Flink job on a year of flights, with a failure half way",
+        description="Publish a year of flights to an emulator, compute their delays in a PyFlink job on this machine, kill a"
+        " worker half way, and check that nothing is lost or wrong.",
+    )
+    command.add_argument("--flights", type=_count, metavar="N", help="take only the first N flights of the year")
+    command.set_defaults(run=_run_demo)
+
+
+def _run_demo(arguments: argparse.Namespace) -> int:
+    from flink_pubsub.demo.errors import DemoError
+    from flink_pubsub.demo.flights import TOTAL
+    from flink_pubsub.demo.run import run
+
+    try:
+        return run(min(arguments.flights or TOTAL, TOTAL))
+    except DemoError as e:
+        print(f"flink-pubsub demo: {e}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("flink-pubsub demo: interrupted", file=sys.stderr)
+    return 1
 
 
 def add_emulator(subparsers: Subparsers) -> None:
@@ -113,6 +139,13 @@ def _interruption() -> threading.Event:
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     return interrupted
+
+
+def _count(text: str) -> int:
+    count = int(text) if text.isdecimal() else 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return count
 
 
 def _port(text: str) -> int:
