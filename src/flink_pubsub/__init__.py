@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flink_pubsub._jarfile import jar
+from flink_pubsub.dead_letters import PubSubDeadLetterQueue, dead_letter_serializer
 from flink_pubsub.destinations import SubscriptionDestination, TopicDestination
 from flink_pubsub.errors import (
     ConfigurationError,
@@ -56,6 +57,7 @@ __all__ = [
     "JarNotLoadedError",
     "OrderingMode",
     "PubSubConnectorError",
+    "PubSubDeadLetterQueue",
     "PubSubDeserializationSchema",
     "PubSubPublisherOptions",
     "PubSubSerializationSchema",
@@ -73,6 +75,7 @@ __all__ = [
     "SubscriptionDestination",
     "SubscriptionError",
     "TopicDestination",
+    "dead_letter_serializer",
     "jar",
 ]
 

@@ -49,6 +49,8 @@ class FailedElement:
     """Why it cannot be written, for people to read. Holds no payload."""
     cause: BaseException | None = field(default=None, compare=False)
     """The exception behind `error`; what user code raised is its `__cause__`."""
+    subtask: int | None = None
+    """Index of the subtask where it failed. A sink leaves it out, for its handler knows the subtask that it serves."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "cause": None}

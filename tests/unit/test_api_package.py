@@ -24,6 +24,7 @@ PUBLIC = {
     "JarNotLoadedError",
     "OrderingMode",
     "PubSubConnectorError",
+    "PubSubDeadLetterQueue",
     "PubSubDeserializationSchema",
     "PubSubPublisherOptions",
     "PubSubSerializationSchema",
@@ -41,6 +42,7 @@ PUBLIC = {
     "SubscriptionDestination",
     "SubscriptionError",
     "TopicDestination",
+    "dead_letter_serializer",
     "jar",
 }
 HEAVY = ("pyflink", "py4j", "grpc", "google", "cloudpickle", "apache_beam", "flink_pubsub.worker", "flink_pubsub.rpc")
