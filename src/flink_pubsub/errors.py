@@ -81,7 +81,7 @@ class SubscriptionError(PubSubConnectorError):
 
 
 class StartupCheckError(PubSubConnectorError):
-    """Subscriptions do not suit the source's settings, cannot be created, or may not be used. Nothing was sought."""
+    """Subscriptions do not suit the source's settings, or the service refused what the start needs of them."""
 
     def __init__(self, *rejections: str) -> None:
         """Makes the error. Each rejection is a sentence that names the subscription, the option and the mend."""

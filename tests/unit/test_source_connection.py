@@ -1,4 +1,4 @@
-"""Channels, credentials and the planner's checks."""
+"""Channels, credentials, and admin calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from google.oauth2 import service_account
 
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.emulator import Emulator
-from flink_pubsub.errors import CredentialsError, SubscriptionError
+from flink_pubsub.errors import CredentialsError
 from flink_pubsub.options import Connection, OrderingMode
 from flink_pubsub.rpc.admin import GET_SUBSCRIPTION, Admin
 from flink_pubsub.rpc.channel import channel_opener, open_channel
@@ -97,37 +97,6 @@ def test_the_emulators_environment_variable_redirects_nothing(emulator: Emulator
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
     plan = PubSubSourceConnector(spec(emulator.endpoint)).plan(FakeContext(), None)
     assert len(plan.splits) == 1
-
-
-@pytest.mark.feature("SRC-07")
-def test_the_plan_names_splits_owners_and_subscriptions(emulator: Emulator) -> None:
-    plan = PubSubSourceConnector(spec(emulator.endpoint)).plan(FakeContext(parallelism=3), None)
-    assert [(planned.split.id, planned.owner) for planned in plan.splits] == [
-        (f"projects/project/subscriptions/orders#{i}", i) for i in range(3)
-    ]
-    assert json.loads(plan.splits[2].split.data) == {"subscription": ORDERS.resource_path}
-    assert plan.state == {"version": 1, "seek_done": False}
-
-
-@pytest.mark.parametrize(
-    ("state", "done"), [(None, False), ({}, False), ({"version": 1, "seek_done": True, "later": 1}, True), ("odd", False)]
-)
-def test_the_plan_keeps_what_earlier_state_says_of_the_seek(emulator: Emulator, state: object, done: bool) -> None:
-    assert PubSubSourceConnector(spec(emulator.endpoint)).plan(FakeContext(), state).state["seek_done"] is done
-
-
-def test_a_missing_subscription_is_named_with_the_mend(emulator: Emulator) -> None:
-    missing = SubscriptionDestination("project", "returns")
-    with pytest.raises(SubscriptionError) as caught:
-        PubSubSourceConnector(spec(emulator.endpoint, ORDERS, missing)).plan(FakeContext(), None)
-    assert (caught.value.subscription, caught.value.status) == (missing.resource_path, "NOT_FOUND")
-    assert "create it, or correct the name" in str(caught.value)
-
-
-def test_order_cannot_be_had_from_a_subscription_without_it(emulator: Emulator) -> None:
-    with pytest.raises(SubscriptionError, match="enable_message_ordering") as caught:
-        PubSubSourceConnector(spec(emulator.endpoint, mode=OrderingMode.PER_KEY)).plan(FakeContext(), None)
-    assert caught.value.subscription == ORDERS.resource_path
 
 
 def test_a_describe_call_is_repeated_while_the_service_is_unavailable() -> None:
