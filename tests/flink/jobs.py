@@ -83,7 +83,7 @@ def bridge_sink(connector: object) -> JavaObject:
 
 def gateway_process() -> psutil.Process:
     """The JVM that PyFlink started, which the mini-cluster runs in."""
-    [java] = [child for child in psutil.Process().children() if "java" in child.name()]
+    [java] = [child for child in psutil.Process().children() if any("PythonGatewayServer" in part for part in child.cmdline())]
     return java
 
 
@@ -136,6 +136,12 @@ class Job:
         except Py4JJavaError as error:
             return str(error)
         return "it ended normally"
+
+    def stop(self, folder: str) -> None:
+        """Ends the job with a savepoint in the folder, so that everything before the end is part of a checkpoint."""
+        # PyFlink's own method calls one that Flink no longer has.
+        native = get_gateway().jvm.org.apache.flink.core.execution.SavepointFormatType.NATIVE
+        self._client._j_job_client.stopWithSavepoint(False, folder, native).get()
 
     def cancel(self) -> None:
         if self.alive:
