@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flink_pubsub.emulator.leases import Consumer
 from flink_pubsub.emulator.messages import ack_id
 from flink_pubsub.emulator.service import Service
+from flink_pubsub.emulator.subscription import Subscription
 from flink_pubsub.wire import pubsub_pb2 as wire
 
 TOPIC = "projects/p/topics/orders"
 SUBSCRIPTION = "projects/p/subscriptions/orders"
+DEAD_LETTER_TOPIC = "projects/p/topics/dead-letters"
 
 
 class Bench:
     """Publishes, takes and settles by the data of messages."""
 
-    def __init__(self, *, ordered: bool = False, batches_per_key: int = 1, dead_letter: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        ordered: bool = False,
+        batches_per_key: int = 1,
+        dead_letter: bool = False,
+        topic: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
         self.now = 0.0
         self.service = Service(batches_per_key=batches_per_key, log_deliveries=10_000)
-        self.service.create_topic(wire.Topic(name=TOPIC), self.now)
-        settings = wire.Subscription(name=SUBSCRIPTION, topic=TOPIC, enable_message_ordering=ordered)
+        self.service.create_topic(wire.Topic(name=TOPIC, **(topic or {})), self.now)
         if dead_letter:
-            settings.dead_letter_policy.dead_letter_topic = TOPIC
-        self.service.create_subscription(settings, self.now)
+            settings["dead_letter_policy"] = wire.DeadLetterPolicy(dead_letter_topic=DEAD_LETTER_TOPIC)
+        self.create_subscription(SUBSCRIPTION, enable_message_ordering=ordered, **settings)
         self.subscription = self.service.subscription(SUBSCRIPTION)
         self.woken: list[Consumer] = []
+
+    def create_subscription(self, name: str, topic: str = TOPIC, **settings: Any) -> Subscription:
+        self.service.create_subscription(wire.Subscription(name=name, topic=topic, **settings), self.now)
+        return self.service.subscription(name)
 
     def publish(self, *data: str, key: str = "") -> None:
         messages = [wire.PubsubMessage(data=item.encode(), ordering_key=key) for item in data]
@@ -58,6 +73,17 @@ class Bench:
 
     def extend(self, seconds: int, *ack_ids: str) -> None:
         self.subscription.modify_ack_deadline(ack_ids, seconds, self.now)
+
+    def seek(self, seconds: float, subscription: str = SUBSCRIPTION) -> None:
+        """To that time of the bench's clock, whose zero is 1970."""
+        request = wire.SeekRequest(subscription=subscription)
+        request.time.seconds = int(seconds)
+        request.time.nanos = round(seconds % 1 * 10**9)
+        self.service.seek(request, self.now)
+
+    def waiting(self, subscription: Subscription | None = None) -> list[str]:
+        """The data of what is not acked, in the order of publishing."""
+        return [m.decode().data.decode() for m in (subscription or self.subscription).unacked()]
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds

@@ -226,7 +226,6 @@ def test_a_request_of_more_than_half_a_mebibyte_of_ack_ids_is_refused(emulator: 
 
 def test_what_the_emulator_lacks_says_so(emulator: Emulator, client: Client) -> None:
     for path, request in (
-        ("Subscriber/Seek", wire.SeekRequest(subscription=SUBSCRIPTION)),
         ("Subscriber/CreateSnapshot", wire.CreateSnapshotRequest(subscription=SUBSCRIPTION)),
         ("Publisher/DetachSubscription", wire.DetachSubscriptionRequest(subscription=SUBSCRIPTION)),
     ):
@@ -272,3 +271,72 @@ def test_every_publish_time_is_written_as_it_is(second: int) -> None:
     emulator._service._epoch = 1_700_000_000.0
     emulator.publish(TOPIC, b"x")
     assert emulator.published(TOPIC)[0].publish_time.seconds == 1_700_000_000 + second * 129
+
+
+@pytest.mark.feature("BEY-07")
+def test_a_denied_method_is_refused_until_allowed(emulator: Emulator, client: Client) -> None:
+    other = "projects/p/topics/other"
+    emulator.create_topic(other)
+    emulator.deny("Publish", TOPIC)
+    refusal = (StatusCode.PERMISSION_DENIED, "User not authorized to perform this action.")
+    assert refused(lambda: client.publish(TOPIC, b"x")) == refusal
+    client.publish(other, b"x")
+    emulator.deny("Publish")
+    assert refused(lambda: client.publish(other, b"x")) == refusal
+    emulator.allow("Publish")
+    emulator.allow("Publish", TOPIC)
+    client.publish(TOPIC, b"y")
+    assert [m.data for m in emulator.published(TOPIC)] == [b"y"]
+
+
+@pytest.mark.feature("BEY-07")
+def test_denying_streaming_pull_ends_open_streams_too(emulator: Emulator, client: Client) -> None:
+    stream = client.stream(SUBSCRIPTION)
+    emulator.wait_until(lambda: emulator.open_streams() == 1)
+    emulator.deny("StreamingPull", "projects/p/subscriptions/other")
+    assert emulator.open_streams() == 1
+    emulator.deny("StreamingPull", SUBSCRIPTION)
+    assert refused(lambda: list(stream.responses()))[0] is StatusCode.PERMISSION_DENIED
+    assert refused(lambda: list(client.stream(SUBSCRIPTION).responses()))[0] is StatusCode.PERMISSION_DENIED
+    emulator.clear_faults()
+    client.stream(SUBSCRIPTION)
+    emulator.wait_until(lambda: emulator.open_streams() == 1)
+
+
+@pytest.mark.feature("BEY-07")
+def test_a_topic_that_a_client_creates_is_not_found_by_publishers_at_first(
+    emulator: Emulator, clock: ManualClock, client: Client
+) -> None:
+    emulator.set_topic_propagation(3)
+    topic = client.topic()
+    assert client.call("Publisher/GetTopic", wire.GetTopicRequest(topic=topic), wire.Topic).name == topic
+    clock.advance(2.9)
+    assert refused(lambda: client.publish(topic, b"x")) == (
+        StatusCode.NOT_FOUND,
+        f"Resource not found (resource={topic.rsplit('/', 1)[1]}).",
+    )
+    emulator.publish(topic, b"past all faults")
+    clock.advance(0.1)
+    client.publish(topic, b"x")
+    emulator.create_topic("projects/p/topics/prepared")
+    client.publish("projects/p/topics/prepared", b"x")
+
+
+@pytest.mark.feature("BEY-07")
+def test_dead_letter_grants_can_be_withheld(emulator: Emulator, client: Client) -> None:
+    letters = "projects/p/topics/dead-letters"
+    emulator.create_topic(letters)
+    subscription = client.subscription(TOPIC, dead_letter_policy=wire.DeadLetterPolicy(dead_letter_topic=letters))
+    emulator.withhold_dead_letter_grants()
+    emulator.publish(TOPIC, b"x")
+    attempts = []
+    for _ in range(6):
+        (message,) = client.pull(subscription, 1)
+        attempts.append(message.delivery_attempt)
+        client.modack(subscription, 0, message.ack_id)
+    assert attempts == [1, 2, 3, 4, 5, 6]
+    emulator.restore_dead_letter_grants()
+    (message,) = client.pull(subscription, 1)
+    client.modack(subscription, 0, message.ack_id)
+    assert [m.data for m in emulator.published(letters)] == [b"x"]
+    assert emulator.counts(subscription).dead_lettered == 1

@@ -12,6 +12,6 @@ what the service does; `engine` runs it under one lock, `shell` and `streams` sp
 from flink_pubsub.emulator.clock import ManualClock
 from flink_pubsub.emulator.emulator import Emulator
 from flink_pubsub.emulator.errors import ServiceError
-from flink_pubsub.emulator.subscription import Delivery, SubscriptionCounts
+from flink_pubsub.emulator.inspection import Delivery, SubscriptionCounts
 
 __all__ = ["Delivery", "Emulator", "ManualClock", "ServiceError", "SubscriptionCounts"]

@@ -10,10 +10,10 @@ from grpc import StatusCode
 
 from flink_pubsub.emulator.clock import Clock, ManualClock
 from flink_pubsub.emulator.engine import Engine
-from flink_pubsub.emulator.errors import STREAM_CLOSED, ServiceError
+from flink_pubsub.emulator.errors import STREAM_CLOSED, ServiceError, denied
+from flink_pubsub.emulator.inspection import Delivery, SubscriptionCounts
 from flink_pubsub.emulator.service import Service
 from flink_pubsub.emulator.shell import Shell
-from flink_pubsub.emulator.subscription import Delivery, SubscriptionCounts
 from flink_pubsub.wire import pubsub_pb2 as wire
 
 
@@ -32,6 +32,8 @@ class Emulator:
             The service does not say how many it allows.
         keep_published_bytes: how many bytes of messages each topic remembers for `published`.
         log_deliveries: how many deliveries each subscription remembers for `deliveries`; 0 remembers none.
+        topic_propagation_seconds: for so long after a client created a topic, publishing to it is refused with NOT_FOUND, as
+            may happen with the service. Topics made by `create_topic` of this class are usable at once.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Emulator:
         batches_per_key: int = 1,
         keep_published_bytes: int = 64 << 20,
         log_deliveries: int = 0,
+        topic_propagation_seconds: float = 0.0,
     ) -> None:
         if batches_per_key < 1:
             raise ValueError(f"batches_per_key must be at least 1, but is {batches_per_key}")
@@ -53,6 +56,7 @@ class Emulator:
             batches_per_key=batches_per_key,
             keep_published_bytes=keep_published_bytes,
             log_deliveries=log_deliveries,
+            topic_propagation=topic_propagation_seconds,
         )
         self._engine = Engine(self._service, clock)
         self._shell = Shell(self._engine)
@@ -95,7 +99,8 @@ class Emulator:
 
     def create_topic(self, name: str, **settings: object) -> None:
         """Create a topic; `settings` are fields of the API's Topic."""
-        self._engine.run(lambda now: self._service.create_topic(wire.Topic(name=name, **settings), now))  # type: ignore[arg-type]
+        request = wire.Topic(name=name, **settings)  # type: ignore[arg-type]
+        self._engine.run(lambda now: self._service.create_topic(request, now, usable_at_once=True))
 
     def create_subscription(self, name: str, topic: str, **settings: object) -> None:
         """Create a subscription; `settings` are fields of the API's Subscription, such as `ack_deadline_seconds`."""
@@ -122,7 +127,7 @@ class Emulator:
         """Publish up to 1000 messages in one request, past all faults; returns their ids."""
         request = wire.PublishRequest(topic=topic, messages=messages)
         size = request.ByteSize()
-        return list(self._engine.run(lambda now: self._service.publish(request, size, now)).message_ids)
+        return list(self._engine.run(lambda now: self._service.publish_past_propagation(request, size, now)).message_ids)
 
     # Inspecting
 
@@ -227,6 +232,41 @@ class Emulator:
         """Carry out the next `times` calls, but answer with this status."""
         with self._engine.lock:
             self._shell.faults.fail(method, status, message, times=times, after=True, resource=resource)
+
+    def deny(self, method: str, resource: str | None = None) -> None:
+        """Refuse calls of the method with PERMISSION_DENIED until `allow`, all or those on one resource.
+
+        Denying StreamingPull also ends open streams, as a permission taken away does.
+        """
+
+        def deny(now: float) -> None:
+            self._shell.faults.deny(method, resource)
+            if method == "StreamingPull":
+                for session in self._shell.streams():
+                    if resource in (None, session.subscription_name):
+                        session.finish(denied())
+
+        self._engine.run(deny)
+
+    def allow(self, method: str, resource: str | None = None) -> None:
+        """Take back what `deny` ordered with the same arguments."""
+        with self._engine.lock:
+            self._shell.faults.allow(method, resource)
+
+    def withhold_dead_letter_grants(self, resource: str | None = None) -> None:
+        """Have the service agent lack its rights on a subscription or dead-letter topic, or on all of them.
+
+        Nothing is forwarded from or to it then; delivery attempts go on rising.
+        """
+        self._engine.run(lambda now: self._service.dead_letters.withhold(resource))
+
+    def restore_dead_letter_grants(self, resource: str | None = None) -> None:
+        """Give the service agent back its rights on a subscription or dead-letter topic, or all of them."""
+        self._engine.run(lambda now: self._service.dead_letters.grant(resource))
+
+    def set_topic_propagation(self, seconds: float) -> None:
+        """Change `topic_propagation_seconds` for topics created from now on."""
+        self._engine.run(lambda now: setattr(self._service, "topic_propagation", seconds))
 
     def delay(self, method: str, seconds: float) -> None:
         """Delay every call of the method by real seconds; 0 ends it."""

@@ -44,6 +44,11 @@ def already_exists(name: str) -> ServiceError:
     return ServiceError(StatusCode.ALREADY_EXISTS, f"Resource already exists in the project (resource={short}).")
 
 
+def denied() -> ServiceError:
+    """The caller lacks a permission."""
+    return ServiceError(StatusCode.PERMISSION_DENIED, "User not authorized to perform this action.")
+
+
 def unsupported(what: str) -> ServiceError:
     """Something the service offers and this emulator does not."""
     return ServiceError(StatusCode.UNIMPLEMENTED, f"The emulator does not support {what}.")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from grpc import StatusCode
 
-from flink_pubsub.emulator.errors import ServiceError
+from flink_pubsub.emulator.errors import ServiceError, denied
 
 
 @dataclass
@@ -59,6 +59,15 @@ class Faults:
         self._failures: list[_Failure] = []
         self._delays: dict[str, float] = {}
         self._silent: set[str] = set()
+        self._denied: set[tuple[str, str | None]] = set()
+
+    def deny(self, method: str, resource: str | None) -> None:
+        """Refuse calls for want of a permission until `allow`."""
+        self._denied.add((method, resource))
+
+    def allow(self, method: str, resource: str | None) -> None:
+        """Take a denial back."""
+        self._denied.discard((method, resource))
 
     def fail(
         self,
@@ -92,16 +101,19 @@ class Faults:
         self._failures.clear()
         self._delays.clear()
         self._silent.clear()
+        self._denied.clear()
 
     def is_silent(self, method: str) -> bool:
         """Whether calls are to wait."""
         return method in self._silent
 
     def judge(self, method: str, resource: str) -> Verdict:
-        """What to do with this call; the first matching failure counts it and decides."""
-        if not self._failures and not self._delays:
+        """What to do with this call; a denial goes first, then the first matching failure counts it and decides."""
+        if not self._failures and not self._delays and not self._denied:
             return _UNTOUCHED
         delay = self._delays.get(method, 0.0)
+        if (method, None) in self._denied or (method, resource) in self._denied:
+            return Verdict(delay, denied())
         for failure in self._failures:
             if failure.strikes(method, resource):
                 if failure.times == 0:

@@ -10,6 +10,7 @@ import re
 from google.protobuf.duration_pb2 import Duration
 
 from flink_pubsub.emulator.errors import bad_ack_deadline, invalid, too_large, too_small, unsupported
+from flink_pubsub.emulator.retention import seconds_of
 from flink_pubsub.wire import pubsub_pb2 as wire
 
 MAX_PUBLISH_MESSAGES = 1000
@@ -19,9 +20,6 @@ MAX_ATTRIBUTES = 100
 MAX_ATTRIBUTE_KEY_BYTES = 256
 MAX_ATTRIBUTE_VALUE_BYTES = 1024
 MAX_ORDERING_KEY_BYTES = 1024
-
-DELETED_TOPIC = "_deleted-topic_"
-"""The topic of a subscription whose topic is gone."""
 
 _DAY = 86_400
 _ID = r"(?!goog)[A-Za-z][A-Za-z0-9\-_.~+%]{2,254}"
@@ -100,8 +98,6 @@ def check_subscription(settings: wire.Subscription) -> None:
         raise unsupported("filters")
     if settings.enable_exactly_once_delivery:
         raise unsupported("exactly-once delivery")
-    if settings.HasField("retry_policy"):
-        raise unsupported("retry policies")
     if settings.ack_deadline_seconds == 0:
         settings.ack_deadline_seconds = 10
     if not 10 <= settings.ack_deadline_seconds <= 600:
@@ -113,12 +109,25 @@ def check_subscription(settings: wire.Subscription) -> None:
         settings.expiration_policy.ttl.seconds = 31 * _DAY
     if settings.expiration_policy.HasField("ttl"):
         _check_duration("expiration_policy.ttl", settings.expiration_policy.ttl, _DAY, None)
+    if settings.HasField("retry_policy"):
+        _complete_retry_policy(settings.retry_policy)
     if settings.HasField("dead_letter_policy"):
         check_name(settings.dead_letter_policy.dead_letter_topic, "topics")
         attempts = settings.dead_letter_policy.max_delivery_attempts or 5
         if not 5 <= attempts <= 100:
             raise invalid(f"Invalid max_delivery_attempts given ({attempts}). It must be between 5 and 100.")
         settings.dead_letter_policy.max_delivery_attempts = attempts
+
+
+def _complete_retry_policy(policy: wire.RetryPolicy) -> None:
+    if not policy.HasField("minimum_backoff"):
+        policy.minimum_backoff.seconds = 10
+    if not policy.HasField("maximum_backoff"):
+        policy.maximum_backoff.seconds = 600
+    for field in ("minimum_backoff", "maximum_backoff"):
+        _check_duration(f"retry_policy.{field}", getattr(policy, field), 0, 600)
+    if seconds_of(policy.minimum_backoff) > seconds_of(policy.maximum_backoff):
+        raise invalid("Invalid retry_policy given: minimum_backoff must not be longer than maximum_backoff.")
 
 
 def check_stream_ack_deadline(seconds: int) -> None:
@@ -128,7 +137,7 @@ def check_stream_ack_deadline(seconds: int) -> None:
 
 
 def _check_duration(field: str, value: Duration, minimum: int, maximum: int | None) -> None:
-    seconds = value.seconds + value.nanos / 1e9
+    seconds = seconds_of(value)
     if seconds < minimum or (maximum is not None and seconds > maximum):
         upper = f" and at most {maximum} s" if maximum is not None else ""
         raise invalid(f"Invalid {field} given ({seconds:g} s). It must be at least {minimum} s{upper}.")

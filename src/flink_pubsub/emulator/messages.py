@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from flink_pubsub.emulator.errors import invalid
-from flink_pubsub.wire.pubsub_pb2 import PublishRequest, PubsubMessage
+from flink_pubsub.wire.pubsub_pb2 import PubsubMessage
 
 FIRST_MESSAGE_NUMBER = 10**16
 """Message ids are 17 digits, as the service's are today."""
@@ -57,18 +57,23 @@ class Message:
         return PubsubMessage.FromString(self.entry[len(self.entry) - self.size :])
 
 
-def store(request: PublishRequest, first_number: int, epoch: float, now: float) -> list[Message]:
-    """Give the messages of a checked request their ids and publish time (`epoch`, in seconds), and serialize them.
+def publish_milliseconds(epoch: float, published_at: float) -> int:
+    """The publish time that messages show, in milliseconds since 1970; `epoch` is the clock's zero."""
+    return int((epoch + published_at) * 1000)
+
+
+def store(messages: Iterable[PubsubMessage], first_number: int, epoch: float, now: float) -> list[Message]:
+    """Give checked messages their ids and publish time, and serialize them.
 
     The two fields are appended to what the publisher sent; where it had set them itself, the later ones win, which is
     why zero nanoseconds are written out.
     """
-    milliseconds = int(epoch * 1000)
+    milliseconds = publish_milliseconds(epoch, now)
     seconds_and_nanos = b"\x08" + varint(milliseconds // 1000) + b"\x10" + varint(milliseconds % 1000 * 1_000_000)
     publish_time = b"\x22" + varint(len(seconds_and_nanos)) + seconds_and_nanos
     stored = []
     number = first_number
-    for message in request.messages:
+    for message in messages:
         body = message.SerializeToString() + b"\x1a\x11%d" % number + publish_time
         size = len(body)
         stored.append(Message(number, _entry_head(size) + body, size, message.ordering_key, now))

@@ -6,7 +6,6 @@ raise `ServiceError`. Whoever calls makes sure that only one method runs at a ti
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
@@ -14,11 +13,13 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from flink_pubsub.emulator import limits
+from flink_pubsub.emulator.dead_letters import DeadLetters
 from flink_pubsub.emulator.errors import already_exists, invalid, not_found
 from flink_pubsub.emulator.leases import DeliveryNumbers
-from flink_pubsub.emulator.messages import FIRST_MESSAGE_NUMBER, Message, store
+from flink_pubsub.emulator.messages import FIRST_MESSAGE_NUMBER, publish_milliseconds, store
 from flink_pubsub.emulator.subscription import Subscription
 from flink_pubsub.emulator.timers import Timers
+from flink_pubsub.emulator.topics import Topic
 from flink_pubsub.wire import pubsub_pb2 as wire
 
 TOPIC_FIELDS = frozenset({"labels", "message_storage_policy", "kms_key_name", "message_retention_duration", "tags"})
@@ -53,25 +54,6 @@ T = TypeVar("T")
 Settings = TypeVar("Settings", wire.Topic, wire.Subscription)
 
 
-class Topic:
-    """A topic: its settings, its subscriptions, and the latest messages for whoever inspects them."""
-
-    def __init__(self, settings: wire.Topic) -> None:
-        self.settings = settings
-        self.subscriptions: dict[str, Subscription] = {}
-        self.published: deque[Message] = deque()
-        self.published_count = 0
-        self._published_bytes = 0
-
-    def keep(self, messages: Iterable[Message], maximum_bytes: int) -> None:
-        """Remember the messages, and forget the oldest beyond `maximum_bytes`."""
-        for message in messages:
-            self.published.append(message)
-            self._published_bytes += message.size
-        while self._published_bytes > maximum_bytes:
-            self._published_bytes -= self.published.popleft().size
-
-
 class Service:
     """Topics and subscriptions of all projects.
 
@@ -80,14 +62,23 @@ class Service:
         batches_per_key: how many batches of an ordering key may be outstanding at once.
         keep_published_bytes: how many bytes of published messages each topic remembers for inspection.
         log_deliveries: how many deliveries each subscription remembers for inspection.
+        topic_propagation: for how many seconds publishing to a topic that a call created fails as if it did not exist.
     """
 
     def __init__(
-        self, *, epoch: float = 0.0, batches_per_key: int = 1, keep_published_bytes: int = 64 << 20, log_deliveries: int = 0
+        self,
+        *,
+        epoch: float = 0.0,
+        batches_per_key: int = 1,
+        keep_published_bytes: int = 64 << 20,
+        log_deliveries: int = 0,
+        topic_propagation: float = 0.0,
     ) -> None:
         self.timers = Timers()
         self.topics: dict[str, Topic] = {}
         self.subscriptions: dict[str, Subscription] = {}
+        self.topic_propagation = topic_propagation
+        self.dead_letters = DeadLetters(self.topics, self._publish)
         self._epoch = epoch
         self._batches_per_key = batches_per_key
         self._keep_published_bytes = keep_published_bytes
@@ -113,13 +104,14 @@ class Service:
 
     # Publisher
 
-    def create_topic(self, request: wire.Topic, now: float) -> wire.Topic:
+    def create_topic(self, request: wire.Topic, now: float, *, usable_at_once: bool = False) -> wire.Topic:
         limits.check_name(request.name, "topics")
         limits.check_topic(request)
         if request.name in self.topics:
             raise already_exists(request.name)
         request.state = wire.Topic.ACTIVE
-        self.topics[request.name] = Topic(request)
+        usable_from = now if usable_at_once else now + self.topic_propagation
+        self.topics[request.name] = Topic(request, usable_from, now)
         return request
 
     def get_topic(self, request: wire.GetTopicRequest, now: float) -> wire.Topic:
@@ -127,8 +119,9 @@ class Service:
 
     def update_topic(self, request: wire.UpdateTopicRequest, now: float) -> wire.Topic:
         topic = self.topic(request.topic.name)
-        topic.settings = _updated(topic.settings, request.topic, request.update_mask, TOPIC_FIELDS, limits.check_topic)
-        return topic.settings
+        settings = _updated(topic.settings, request.topic, request.update_mask, TOPIC_FIELDS, limits.check_topic)
+        topic.update(settings, now)
+        return settings
 
     def list_topics(self, request: wire.ListTopicsRequest, now: float) -> wire.ListTopicsResponse:
         names, token = _page(_in_project(self.topics, request.project), request)
@@ -143,22 +136,27 @@ class Service:
     def delete_topic(self, request: wire.DeleteTopicRequest, now: float) -> Empty:
         topic = self.topic(request.topic)
         del self.topics[request.topic]
-        for subscription in topic.subscriptions.values():
-            subscription.settings.topic = limits.DELETED_TOPIC
+        topic.delete(now)
         return Empty()
 
     def publish(self, request: wire.PublishRequest, size: int, now: float) -> wire.PublishResponse:
         """Publish; `size` is that of the request on the wire."""
+        if self.topic(request.topic).usable_from > now:
+            raise not_found(request.topic)
+        return self.publish_past_propagation(request, size, now)
+
+    def publish_past_propagation(self, request: wire.PublishRequest, size: int, now: float) -> wire.PublishResponse:
+        """Publish, also to a topic that the service has not heard everywhere of."""
         topic = self.topic(request.topic)
         limits.check_publish(request, size)
+        numbers = self._publish(topic, request.messages, now)
+        return wire.PublishResponse(message_ids=[str(number) for number in numbers])
+
+    def _publish(self, topic: Topic, messages: Sequence[wire.PubsubMessage], now: float) -> range:
         first = self._next_message
-        messages = store(request, first, self._epoch + now, now)
         self._next_message += len(messages)
-        topic.published_count += len(messages)
-        topic.keep(messages, self._keep_published_bytes)
-        for subscription in topic.subscriptions.values():
-            subscription.add(messages)
-        return wire.PublishResponse(message_ids=[str(number) for number in range(first, self._next_message)])
+        topic.add(store(messages, first, self._epoch, now), self._keep_published_bytes, now)
+        return range(first, self._next_message)
 
     # Subscriber
 
@@ -170,15 +168,18 @@ class Service:
         if request.name in self.subscriptions:
             raise already_exists(request.name)
         request.state = wire.Subscription.ACTIVE
-        if topic.settings.HasField("message_retention_duration"):
-            request.topic_message_retention_duration.CopyFrom(topic.settings.message_retention_duration)
+        topic.show_retention(request)
         subscription = Subscription(
             request,
             self.timers,
             self._delivery_numbers,
+            self.dead_letters,
+            topic_log=topic.log,
+            first_message=self._next_message,
             batches_per_key=self._batches_per_key,
             log_limit=self._log_deliveries,
         )
+        subscription.apply_settings(now)
         self.subscriptions[request.name] = topic.subscriptions[request.name] = subscription
         return request
 
@@ -190,6 +191,7 @@ class Service:
         subscription.settings = _updated(
             subscription.settings, request.subscription, request.update_mask, SUBSCRIPTION_FIELDS, limits.check_subscription
         )
+        subscription.apply_settings(now)
         return subscription.settings
 
     def list_subscriptions(self, request: wire.ListSubscriptionsRequest, now: float) -> wire.ListSubscriptionsResponse:
@@ -216,6 +218,16 @@ class Service:
         subscription = self.subscription(request.subscription)
         subscription.modify_ack_deadline(request.ack_ids, request.ack_deadline_seconds, now)
         return Empty()
+
+    def seek(self, request: wire.SeekRequest, now: float) -> wire.SeekResponse:
+        subscription = self.subscription(request.subscription)
+        if request.HasField("time"):
+            nanoseconds = request.time.seconds * 10**9 + request.time.nanos
+            subscription.seek(
+                lambda message: publish_milliseconds(self._epoch, message.published_at) * 10**6 >= nanoseconds, (), now, now
+            )
+            return wire.SeekResponse()
+        raise invalid("The request must have a time or a snapshot to seek to.")
 
 
 def _in_project(names: Iterable[str], project: str) -> list[str]:

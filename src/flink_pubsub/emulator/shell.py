@@ -135,6 +135,7 @@ class Shell(grpc.GenericRpcHandler):
             "UpdateSubscription": _Method(wire.UpdateSubscriptionRequest, "subscription.name", plain(s.update_subscription)),
             "ListSubscriptions": _Method(wire.ListSubscriptionsRequest, "project", plain(s.list_subscriptions)),
             "DeleteSubscription": _Method(wire.DeleteSubscriptionRequest, "subscription", plain(s.delete_subscription)),
+            "Seek": _Method(wire.SeekRequest, "subscription", plain(s.seek)),
             "Acknowledge": _Method(wire.AcknowledgeRequest, "subscription", s.acknowledge),
             "ModifyAckDeadline": _Method(wire.ModifyAckDeadlineRequest, "subscription", s.modify_ack_deadline),
         }
@@ -256,7 +257,7 @@ class Shell(grpc.GenericRpcHandler):
 
         context.add_callback(look_again)
         until = time.monotonic() + seconds
-        while context.is_active() and not self._stopping:
+        while context.is_active() and context.time_remaining() != 0 and not self._stopping:
             remaining = until - time.monotonic()
             if remaining <= 0 and not self.faults.is_silent(name):
                 return
@@ -273,7 +274,6 @@ _UNSUPPORTED = {
         "CreateSnapshot",
         "UpdateSnapshot",
         "DeleteSnapshot",
-        "Seek",
     ),
 }
 

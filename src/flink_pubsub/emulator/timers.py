@@ -1,4 +1,4 @@
-"""When leases must be looked at: one heap for the whole service, with one entry per delivered batch, not per message.
+"""When something must be looked at: one heap for the whole service, with one entry per delivered batch, not per message.
 
 An entry names delivery numbers, and only says "look at these at that time". Whoever looks finds that most are acked by
 then, expires those that are due and asks for another look at the rest. So extending a lease touches no heap, and an entry
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 MERGE_SECONDS = 0.05
@@ -70,3 +70,34 @@ class Timers:
             if self._open.get(entry.owner) is entry:
                 del self._open[entry.owner]
             entry.owner.expire(entry.numbers, now)
+
+
+class Alarm:
+    """Calls back once, at a time that may be moved any number of times.
+
+    Moving it later or taking it back leaves its entry in the heap, which then finds that there is nothing to do yet.
+    """
+
+    def __init__(self, timers: Timers, ring: Callable[[float], None]) -> None:
+        self.at: float | None = None
+        self._timers = timers
+        self._ring = ring
+        self._entries: list[float] = []
+
+    def set(self, at: float | None) -> None:
+        """Ring at that time, and no other; None: not at all."""
+        self.at = at
+        if at is not None and (not self._entries or at < self._entries[0]):
+            heapq.heappush(self._entries, at)
+            self._timers.schedule(at, self, ())
+
+    def expire(self, numbers: Sequence[int], now: float) -> None:
+        """Called by the timers."""
+        heapq.heappop(self._entries)
+        if self.at is None:
+            return
+        if self.at > now:
+            self.set(self.at)
+            return
+        self.at = None
+        self._ring(now)
