@@ -4,6 +4,8 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import org.apache.flink.api.connector.source.SourceEvent;
 import org.apache.flink.api.connector.source.SplitEnumerator;
 import org.apache.flink.api.connector.source.SplitEnumeratorContext;
@@ -32,6 +34,7 @@ final class PythonEnumerator implements SplitEnumerator<PythonSplit, byte[]> {
     private final WorkerSpec spec;
     private final byte[] connector;
     private final byte[] restored;
+    private final EnumeratorMetrics metrics;
     private PlannerWorker.Plan plan;
     private volatile boolean closed;
 
@@ -40,6 +43,7 @@ final class PythonEnumerator implements SplitEnumerator<PythonSplit, byte[]> {
         this.spec = spec;
         this.connector = connector;
         this.restored = restored;
+        this.metrics = new EnumeratorMetrics(context.metricGroup());
     }
 
     @Override
@@ -65,9 +69,8 @@ final class PythonEnumerator implements SplitEnumerator<PythonSplit, byte[]> {
                     : new WorkerException("The source cannot be planned: " + failure.getMessage(), failure);
         }
         plan = made;
-        for (int subtask : List.copyOf(context.registeredReaders().keySet())) {
-            assign(subtask);
-        }
+        List.copyOf(context.registeredReaders().keySet()).forEach(this::assign);
+        showMetrics();
     }
 
     @Override
@@ -75,6 +78,7 @@ final class PythonEnumerator implements SplitEnumerator<PythonSplit, byte[]> {
         if (plan != null) {
             assign(subtask);
         }
+        showMetrics();
     }
 
     private void assign(int subtask) {
@@ -85,9 +89,25 @@ final class PythonEnumerator implements SplitEnumerator<PythonSplit, byte[]> {
         context.signalNoMoreSplits(subtask);
     }
 
+    /** A reader is gone, whatever it had. The one that registers next for the subtask gets its splits from the plan. */
     @Override
     public void addSplitsBack(List<PythonSplit> splits, int subtask) {
-        // The reader that registers next gets them from the plan.
+        showMetrics();
+    }
+
+    private void showMetrics() {
+        Set<Integer> readers = context.registeredReaders().keySet();
+        if (plan == null) {
+            metrics.set(0, 0, readers.size());
+            return;
+        }
+        int assigned = 0;
+        int planned = 0;
+        for (Map.Entry<Integer, List<PythonSplit>> splits : plan.splits.entrySet()) {
+            planned += splits.getValue().size();
+            assigned += readers.contains(splits.getKey()) ? splits.getValue().size() : 0;
+        }
+        metrics.set(assigned, planned - assigned, 0);
     }
 
     @Override
@@ -111,6 +131,7 @@ final class PythonEnumerator implements SplitEnumerator<PythonSplit, byte[]> {
     @Override
     public void close() {
         closed = true;
+        metrics.close();
     }
 
     /** State as it is stored: the planner's JSON in UTF-8. */
