@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import threading
 from collections.abc import Callable, Iterator
 
@@ -106,10 +107,10 @@ def until_stdin_ends(loop: Callable[[], None]) -> None:
     ended = threading.Event()
 
     def wait_for_stdin() -> None:
-        try:
-            input()
-        except EOFError:
-            ended.set()
+        # Not through `sys.stdin`: its lock would be held while the interpreter shuts down.
+        while os.read(0, 1):
+            pass
+        ended.set()
 
     def run() -> None:
         try:

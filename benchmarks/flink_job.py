@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,8 @@ def run(loop: str, endpoint: str, resource: str, size: int, folder: Path) -> Non
         sink(env, endpoint, resource, pickled, Types.PICKLED_BYTE_ARRAY(), schema)
     client = env.execute_async(loop)
     until_stdin_ends(lambda: client.get_job_execution_result().result())
-    client.cancel().result()
+    with suppress(Exception):  # It may have ended by itself, and has said so on stderr then.
+        client.cancel().result()
 
 
 def main() -> None:

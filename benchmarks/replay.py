@@ -31,7 +31,6 @@ def event(size: int) -> bytes:
         "currency": "EUR",
         "total": 149.95,
         "express": False,
-        "lines": [{"sku": "A-1001", "quantity": 2, "price": 49.95}, {"sku": "B-2002", "quantity": 1, "price": 50.05}],
         "note": "",
     }
     order["note"] = "x" * (size - len(json.dumps(order)))

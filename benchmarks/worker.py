@@ -13,7 +13,6 @@ from types import TracebackType
 
 import cloudpickle
 import grpc
-from flink_pubsub.worker.source import PubSubSourceConnector
 
 from benchmarks.bare import Calls
 from benchmarks.measure import Counters
@@ -24,6 +23,7 @@ from flink_pubsub.bridge.frames import FrameReader, Kind, decode_json, encode, e
 from flink_pubsub.options import Connection
 from flink_pubsub.source import SourceSpec
 from flink_pubsub.wire import pubsub_pb2 as wire
+from flink_pubsub.worker.source import PubSubSourceConnector
 
 CHECKPOINT_MESSAGES = 100_000
 _WAIT = 30.0

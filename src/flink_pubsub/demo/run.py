@@ -32,6 +32,10 @@ _POLL = 0.2
 _STALL = 120.0
 """Seconds without any progress after which the demo gives up."""
 _STOP = 120.0
+_ANSWER = 10.0
+_QUIET = 3.0
+"""Seconds without progress after which the job is looked at."""
+_ENDED = ("FINISHED", "FAILED", "CANCELED")
 _CHECKPOINTS = 10
 """The run spans so many checkpoints at least, whatever the machine's speed, for there to be a half way."""
 
@@ -123,9 +127,19 @@ def _watch(
             terminal.step(f"Flink restarted the job; worker {workers[0]} took over")
         if (published, acknowledged) != last:
             last, since = (published, acknowledged), time.monotonic()
-        elif time.monotonic() - since > _STALL:
-            raise DemoError(f"no progress for {_STALL:g} s; the job is {_within(10, lambda: _status(job), 'answer')}")
+        elif time.monotonic() - since > _QUIET:
+            _check(job, time.monotonic() - since)
         time.sleep(_POLL)
+
+
+def _check(job: JobClient, idle: float) -> None:
+    """Raises DemoError if the job has ended, or nothing has happened for too long."""
+    status = _within(_ANSWER, lambda: _status(job), "answer")
+    if status in _ENDED:
+        cause = _in_background(lambda: job.get_job_execution_result().result()).exception(_ANSWER)
+        raise DemoError(f"the job is {status}: {cause}")
+    if idle > _STALL:
+        raise DemoError(f"no progress for {idle:.0f} s; the job is {status}")
 
 
 def _kill_worker(terminal: Terminal, acknowledged: int) -> int | None:
@@ -145,11 +159,11 @@ def _cancel(job: JobClient) -> None:
     """Cancels the job if it still runs; it has failed or finished otherwise."""
 
     def cancel() -> None:
-        if _status(job) not in ("FINISHED", "FAILED", "CANCELED"):
+        if _status(job) not in _ENDED:
             job.cancel().result()
 
     with suppress(Exception):
-        _within(10, cancel, "cancel")
+        _within(_ANSWER, cancel, "cancel")
 
 
 def _in_background(call: Callable[[], T]) -> Future[T]:
