@@ -15,6 +15,7 @@ import pytest
 from flink_pubsub.bridge.connector import Plan
 from flink_pubsub.core.planner_state import PlannerState
 from flink_pubsub.destinations import SubscriptionDestination, TopicDestination
+from flink_pubsub.emulator import Emulator
 from flink_pubsub.errors import PubSubConnectorError, StartupCheckError
 from flink_pubsub.options import Connection, DeserializationFailurePolicy, OrderingMode
 from flink_pubsub.rpc.admin import Admin
@@ -293,6 +294,18 @@ def test_a_subscription_created_by_somebody_else_is_judged_before_anything_is_so
     [rejection] = rejected(spec(service, create={ORDERS: OPTIONS}, start=StartPosition.latest()))
     assert "exactly-once" in rejection
     assert "Seek" not in service.methods()
+
+
+@pytest.mark.feature("SRC-20")
+def test_a_creation_whose_answer_was_lost_counts_as_done() -> None:
+    with Emulator() as emulator:
+        emulator.create_topic(TOPIC.resource_path, message_retention_duration={"seconds": 3600})
+        emulator.lose_answers("CreateSubscription", grpc.StatusCode.UNAVAILABLE)
+        connection = Connection(emulator_endpoint=emulator.endpoint)
+        source = SourceSpec(subscriptions=(ORDERS,), create_options={ORDERS: OPTIONS}, deserializer=None, connection=connection)
+        assert plan(source).splits
+        assert emulator.subscriptions() == [ORDERS.resource_path]
+        assert emulator.calls("CreateSubscription") == 2
 
 
 @pytest.mark.feature("SRC-20")

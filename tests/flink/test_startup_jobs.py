@@ -1,0 +1,294 @@
+"""How real jobs start, restart, and start again from savepoints with another parallelism."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from grpc import StatusCode
+from pyflink.common import Configuration, WatermarkStrategy
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.java_gateway import get_gateway
+
+from flink_pubsub import (
+    Collector,
+    OrderingMode,
+    PubSubDeserializationSchema,
+    PubsubMessage,
+    PubSubSource,
+    StartPosition,
+    SubscriptionCreateOptions,
+    SubscriptionDestination,
+    TopicDestination,
+)
+from flink_pubsub.emulator import Emulator
+from flink_pubsub.source import PubSubSourceBuilder
+from flink_pubsub.wire.pubsub_pb2 import PubsubMessage as WireMessage
+from tests.flink.jobs import JavaObject, Job, environment, eventually, failure_of, running, workers
+
+TOPIC = "projects/p/topics/orders"
+ORDERS, RETURNS = SubscriptionDestination("p", "orders"), SubscriptionDestination("p", "returns")
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator() as emulator:
+        emulator.create_topic(TOPIC)
+        yield emulator
+
+
+@dataclass
+class Journal(PubSubDeserializationSchema):
+    """Writes down which worker got what from where; every process has a file of its own."""
+
+    folder: Path
+
+    def deserialize(self, message: PubsubMessage, subscription: SubscriptionDestination, collector: Collector) -> None:
+        with open(self.folder / str(os.getpid()), "a") as file:
+            file.write(f"{subscription.subscription} {message.data.decode()}\n")
+        collector.collect(message.data)
+
+
+@dataclass
+class Arrivals:
+    """What a job's readers got, by process."""
+
+    folder: Path
+    schema: Journal = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir()
+        self.schema = Journal(self.folder)
+
+    def readers(self) -> dict[int, set[str]]:
+        """The subscriptions that each reader's process got messages from."""
+        return {int(file.name): {line.split()[0] for line in _lines(file)} for file in self.folder.iterdir()}
+
+    def data(self) -> list[str]:
+        return sorted(line.split()[1] for file in self.folder.iterdir() for line in _lines(file))
+
+    def are(self, numbers: range) -> bool:
+        """Whether these have arrived, once or more often, and no others."""
+        return {int(data) for data in self.data()} == set(numbers)
+
+
+def _lines(file: Path) -> list[str]:
+    return [line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+@pytest.fixture
+def arrivals(tmp_path: Path) -> Arrivals:
+    return Arrivals(tmp_path / "arrivals")
+
+
+def builder(emulator: Emulator, arrivals: Arrivals) -> PubSubSourceBuilder:
+    return PubSubSource.builder().deserializer(arrivals.schema).emulator_endpoint(emulator.endpoint)
+
+
+def job_of(source: PubSubSource, *, savepoint: str | None = None, **settings: Any) -> StreamExecutionEnvironment:
+    """A job that reads and discards."""
+    env = environment(**settings)
+    if savepoint is not None:
+        configuration = Configuration()
+        configuration.set_string("execution.state-recovery.path", savepoint)
+        env.configure(configuration)
+    sink = get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink()
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").uid("orders").sink_to(JavaObject(sink)).uid("nowhere")
+    return env
+
+
+def savepoint_of(job: Job, folder: Path, *, stop: bool) -> str:
+    """Takes a savepoint of a running job, and returns where it is."""
+    client = job._client._j_job_client
+    canonical = get_gateway().jvm.org.apache.flink.core.execution.SavepointFormatType.CANONICAL
+    taken = client.stopWithSavepoint(False, str(folder), canonical) if stop else client.triggerSavepoint(str(folder), canonical)
+    path: str = taken.get()
+    return path
+
+
+def publish(emulator: Emulator, numbers: range, topic: str = TOPIC) -> None:
+    emulator.publish_all(topic, [WireMessage(data=str(n).encode()) for n in numbers])
+
+
+class Rest:
+    """Flink's REST API of a job's mini-cluster."""
+
+    def __init__(self, job: Job) -> None:
+        client = job._client._j_job_client
+        found = client.getClass().getDeclaredField("miniCluster")
+        found.setAccessible(True)
+        self._jobs = f"{found.get(client).getRestAddress().get().toString()}/jobs/{client.getJobID().toString()}"
+
+    def get(self, path: str) -> Any:
+        with urlopen(f"{self._jobs}{path}") as response:
+            return json.load(response)
+
+    def vertex(self) -> Any:
+        [vertex] = self.get("")["vertices"]
+        return vertex
+
+    def enumerator(self) -> dict[str, int]:
+        """The enumerator's gauges by their last names."""
+        path = f"/vertices/{self.vertex()['id']}/jm-operator-metrics"
+        names = [metric["id"] for metric in self.get(path) if ".enumerator." in metric["id"]]
+        if not names:
+            return {}
+        values = self.get(f"{path}?get={','.join(name.replace(' ', '%20') for name in names)}")
+        return {metric["id"].rsplit(".", 1)[1]: int(metric["value"]) for metric in values}
+
+    def shows(self, **gauges: int) -> Callable[[], bool]:
+        return lambda: all(self.enumerator().get(name) == value for name, value in gauges.items())
+
+
+@pytest.mark.feature("SRC-19")
+def test_a_job_with_wrong_subscriptions_fails_with_every_reason_before_anything_is_sought(
+    emulator: Emulator, arrivals: Arrivals
+) -> None:
+    emulator.create_subscription(ORDERS.resource_path, TOPIC)
+    source = builder(emulator, arrivals).subscriptions(ORDERS, RETURNS).ordering_mode(OrderingMode.PER_KEY)
+    failure = failure_of(job_of(source.start_position(StartPosition.latest()).build()))
+    assert "flink_pubsub.errors.StartupCheckError" in failure
+    assert "the source cannot start for 2 reasons" in failure
+    assert "subscription projects/p/subscriptions/orders delivers without order" in failure
+    assert "subscription projects/p/subscriptions/returns does not exist" in failure
+    assert emulator.calls("Seek") == 0
+    assert emulator.calls("StreamingPull") == 0
+
+
+@pytest.mark.feature("SRC-20")
+@pytest.mark.feature("SRC-21")
+def test_a_created_subscription_brings_back_what_its_topic_retains(emulator: Emulator, arrivals: Arrivals) -> None:
+    retaining = "projects/p/topics/retaining"
+    emulator.create_topic(retaining, message_retention_duration={"seconds": 3600})
+    publish(emulator, range(100), retaining)
+    options = SubscriptionCreateOptions(topic=TopicDestination("p", "retaining"), never_expire=True)
+    source = builder(emulator, arrivals).subscription(ORDERS, options).start_position(StartPosition.earliest_retained())
+    with running(job_of(source.build())) as job:
+        job.wait_until(lambda: len(arrivals.data()) == 100, "the retained messages arrive")
+        publish(emulator, range(100, 200), retaining)
+        job.wait_until(lambda: arrivals.are(range(200)), "new messages arrive")
+    assert emulator.subscriptions() == [ORDERS.resource_path]
+
+
+@pytest.mark.feature("SRC-21")
+def test_earliest_retained_replays_acknowledged_messages(emulator: Emulator, arrivals: Arrivals) -> None:
+    emulator.create_subscription(ORDERS.resource_path, TOPIC, retain_acked_messages=True)
+    publish(emulator, range(100))
+    source = builder(emulator, arrivals).subscriptions(ORDERS)
+    with running(job_of(source.build())) as job:
+        job.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked >= 100, "everything is acknowledged")
+    assert arrivals.are(range(100))
+    with running(job_of(source.start_position(StartPosition.earliest_retained()).build())) as job:
+        job.wait_until(lambda: len(arrivals.data()) >= 200, "everything arrives again")
+    assert arrivals.data() == sorted([str(n) for n in range(100)] * 2)
+
+
+@pytest.mark.feature("SRC-07")
+@pytest.mark.feature("SRC-21")
+@pytest.mark.feature("SRC-31")
+def test_savepoints_with_1_3_and_2_subtasks_lose_nothing_and_never_seek_again(
+    emulator: Emulator, arrivals: Arrivals, tmp_path: Path
+) -> None:
+    for each in (ORDERS, RETURNS):
+        emulator.create_topic(f"projects/p/topics/{each.subscription}-own")
+        emulator.create_subscription(each.resource_path, f"projects/p/topics/{each.subscription}-own")
+    topics = [f"projects/p/topics/{each.subscription}-own" for each in (ORDERS, RETURNS)]
+    publish(emulator, range(-500, 0), topics[0])
+    source = builder(emulator, arrivals).subscriptions(ORDERS, RETURNS).start_position(StartPosition.latest()).build()
+    savepoint, count = None, 0
+    for parallelism in (1, 3, 2):
+        published_while_down, count = range(count, count + 500), count + 500
+        if savepoint is not None:
+            publish(emulator, published_while_down, topics[parallelism % 2])
+        with running(job_of(source, savepoint=savepoint, parallelism=parallelism)) as job:
+            job.wait_until(Rest(job).shows(assignedSplits=max(2, parallelism), unassignedReaders=0), "splits are assigned")
+            if savepoint is None:
+                publish(emulator, published_while_down, topics[0])
+            published_while_up, count = range(count, count + 500), count + 500
+            publish(emulator, published_while_up, topics[1])
+            job.wait_until(partial(arrivals.are, range(count)), f"{count} arrive")
+            savepoint = savepoint_of(job, tmp_path, stop=True)
+    assert emulator.calls("Seek") == 2
+    assert arrivals.are(range(count))
+
+
+@pytest.mark.feature("SRC-08")
+@pytest.mark.feature("SRC-28")
+def test_a_reader_that_registers_again_gets_the_same_splits(emulator: Emulator, arrivals: Arrivals) -> None:
+    for each in (ORDERS, RETURNS):
+        emulator.create_topic(f"projects/p/topics/{each.subscription}-own")
+        topic = f"projects/p/topics/{each.subscription}-own"
+        emulator.create_subscription(each.resource_path, topic, enable_message_ordering=True)
+        publish(emulator, range(10), topic)
+    source = builder(emulator, arrivals).subscriptions(ORDERS, RETURNS).ordering_mode(OrderingMode.PER_KEY).build()
+    with running(job_of(source, parallelism=3, restarts=1)) as job:
+        job.wait_until(lambda: len(arrivals.data()) == 20, "both subscriptions are read")
+        rest = Rest(job)
+        job.wait_until(rest.shows(assignedSplits=2, unassignedSplits=0, unassignedReaders=0), "the gauges show the plan")
+        by_subscription = {name: reader for reader, [name] in arrivals.readers().items()}
+        assert by_subscription.keys() == {"orders", "returns"}
+        [killed] = [worker for worker in workers("reader") if worker.pid == by_subscription["returns"]]
+        job.wait_until(lambda: emulator.counts(RETURNS.resource_path).acked == 10, "a checkpoint completed")
+        before = {worker.pid for worker in workers("reader")}
+        killed.kill()
+        killed.wait()
+        job.wait_until(
+            lambda: bool({w.pid for w in workers("reader")} - before) and emulator.open_streams() == 2,
+            "another reader took the place of the killed one",
+        )
+        publish(emulator, range(10, 20), "projects/p/topics/returns-own")
+        publish(emulator, range(10, 20), "projects/p/topics/orders-own")
+        job.wait_until(lambda: len(arrivals.data()) == 40, "both subscriptions are read again")
+        after = arrivals.readers()
+        assert after[by_subscription["orders"]] == {"orders"}
+        [replacement] = after.keys() - set(by_subscription.values())
+        assert after[replacement] == {"returns"}
+        assert emulator.calls("GetSubscription") == 2
+        job.wait_until(rest.shows(assignedSplits=2, unassignedSplits=0), "the gauges show the plan again")
+        finished = [task["status"] for task in rest.get(f"/vertices/{rest.vertex()['id']}")["subtasks"]]
+        assert finished == ["RUNNING", "RUNNING", "FINISHED"]
+
+
+@pytest.mark.feature("SRC-28")
+def test_gauges_follow_the_enumerator_that_a_restart_of_the_job_makes(emulator: Emulator, arrivals: Arrivals) -> None:
+    emulator.create_subscription(ORDERS.resource_path, TOPIC)
+    publish(emulator, range(1))
+    emulator.fail_next("GetSubscription", StatusCode.PERMISSION_DENIED, "not yet")
+    with running(job_of(builder(emulator, arrivals).subscriptions(ORDERS).build(), restarts=1)) as job:
+        job.wait_until(lambda: arrivals.data() == ["0"], "the second check succeeds")
+        job.wait_until(Rest(job).shows(assignedSplits=1, unassignedReaders=0), "the gauges show the second plan")
+
+
+@pytest.mark.feature("SRC-19")
+@pytest.mark.feature("SRC-28")
+@pytest.mark.feature("SRC-31")
+def test_readers_wait_for_the_check_and_a_savepoint_before_its_end_says_that_nothing_was_sought(
+    emulator: Emulator, arrivals: Arrivals, tmp_path: Path
+) -> None:
+    emulator.create_subscription(ORDERS.resource_path, TOPIC)
+    publish(emulator, range(100))
+    source = builder(emulator, arrivals).subscriptions(ORDERS).start_position(StartPosition.latest()).build()
+    emulator.stop_answering("GetSubscription")
+    with running(job_of(source, parallelism=2)) as job:
+        job.wait_until(Rest(job).shows(assignedSplits=0, unassignedReaders=2), "readers wait")
+        savepoint = savepoint_of(job, tmp_path, stop=False)
+        assert emulator.calls("StreamingPull") == 0
+        job.cancel()
+        assert "JobCancellationException" in job.failure()  # and no other failure
+    assert not workers()
+    emulator.resume("GetSubscription")
+    with running(job_of(source, savepoint=savepoint)) as job:
+        eventually(lambda: emulator.open_streams() == 1, "the restored job reads")
+        publish(emulator, range(100, 200))
+        job.wait_until(lambda: len(arrivals.data()) >= 100, "what came after the check arrives")
+    assert arrivals.are(range(100, 200))
+    assert emulator.calls("Seek") == 1
