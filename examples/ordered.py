@@ -5,8 +5,11 @@ The subscription must have message ordering; the order holds because source, job
 
 from __future__ import annotations
 
-from common import environment, parser
+import argparse
+import sys
+
 from pyflink.common import WatermarkStrategy
+from pyflink.datastream import StreamExecutionEnvironment
 
 from flink_pubsub import (
     Collector,
@@ -19,6 +22,7 @@ from flink_pubsub import (
     PubSubSource,
     SubscriptionDestination,
     TopicDestination,
+    jar,
 )
 
 
@@ -30,7 +34,10 @@ class KeyAndPayload(PubSubDeserializationSchema):
 
 
 def main() -> None:
-    arguments = parser(__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--project", default="my-project", help="the Google Cloud project (default: %(default)s)")
+    parser.add_argument("--emulator-endpoint", metavar="HOST:PORT", help="use an emulator; default: the real service")
+    arguments = parser.parse_args()
     source = (
         PubSubSource.builder()
         .subscriptions(SubscriptionDestination(arguments.project, "orders"))
@@ -46,7 +53,10 @@ def main() -> None:
     if arguments.emulator_endpoint:
         source.emulator_endpoint(arguments.emulator_endpoint)
         sink.emulator_endpoint(arguments.emulator_endpoint)
-    env = environment()
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_python_executable(sys.executable)
+    env.enable_checkpointing(1000)  # Milliseconds. Messages are acknowledged when a checkpoint completes.
+    env.add_jars(jar())
     # Equal parallelism all the way, and no shuffle: else messages of a key could overtake each other between subtasks.
     env.set_parallelism(1)
     env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "orders").sink_to(sink.build())
