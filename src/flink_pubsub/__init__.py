@@ -40,10 +40,12 @@ from flink_pubsub.schemas import (
 from flink_pubsub.sink import PubSubSink, SinkContext
 from flink_pubsub.source import PubSubSource
 from flink_pubsub.subscription_options import DeadLetterPolicy, StartPosition, SubscriptionCreateOptions
+from flink_pubsub.topic_options import CreateDisposition, TopicCreateOptions
 
 __all__ = [
     "Collector",
     "ConfigurationError",
+    "CreateDisposition",
     "CredentialsError",
     "DeadLetterPolicy",
     "DeadLetterQueue",
@@ -74,6 +76,7 @@ __all__ = [
     "SubscriptionCreateOptions",
     "SubscriptionDestination",
     "SubscriptionError",
+    "TopicCreateOptions",
     "TopicDestination",
     "dead_letter_serializer",
     "jar",

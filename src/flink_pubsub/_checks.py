@@ -47,6 +47,13 @@ def _whole(minimum: int, maximum: int, option: str, value: object) -> int:
     return value
 
 
+def count_or_unlimited(option: str, value: object) -> int:
+    """Accepts an int of at least 1, and -1 for no limit."""
+    if not isinstance(value, int) or isinstance(value, bool) or not (value == -1 or 1 <= value <= MAX_INT64):
+        refuse(option, "must be an int of at least 1, or -1 for no limit", value)
+    return value
+
+
 def factor(option: str, value: object) -> float:
     """Accepts an int or float of at least 1."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 1 <= value < float("inf"):

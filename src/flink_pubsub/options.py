@@ -192,10 +192,50 @@ class PubSubPublisherOptions:
     max_in_flight_bytes: Option[int] = Option(64 * _MIB, _checks.whole(1), "sink.in-flight.max-bytes")
     """Their total size. A larger message is admitted when nothing else is in flight. Default 64 MiB."""
 
+    max_active_publishers: Option[int] = Option(100, _checks.whole(1), "sink.max-active-publishers")
+    """Topics one writer publishes to at a time. A record for one more takes the place of the topic that is settled and has been
+    unused for longest; while none is settled, writing waits until one is. Default 100."""
+
+    destination_idle_timeout: Option[timedelta] = Option(
+        timedelta(hours=1), _checks.duration(), "sink.destination-idle-timeout"
+    )
+    """How long a topic may be unused before a checkpoint lets go of it. Using it again costs nothing. Default 1 hour."""
+
+    publish_progress_timeout: Option[timedelta] = Option(
+        timedelta(seconds=600), _checks.duration(), "sink.publish-progress-timeout"
+    )
+    """How long no publish may complete, while some are out, before the job fails; a tenth of it is worth a warning. Every
+    completion starts it over, so a slow topic never spends it. It bounds each call of the failure handler as well. Keep it
+    below Flink's `execution.checkpointing.timeout` to see Pub/Sub named as the cause. Default 600 s."""
+
+    recovery_initial_backoff: Option[timedelta] = Option(
+        timedelta(milliseconds=500), _checks.duration(), "sink.recovery.initial-backoff"
+    )
+    """How long the first attempt to publish to a topic that was just created waits, up to a quarter more or less. It doubles
+    from attempt to attempt. Default 500 ms."""
+
+    recovery_max_backoff: Option[timedelta] = Option(timedelta(seconds=10), _checks.duration(), "sink.recovery.max-backoff")
+    """Longest such wait, before the quarter. At least `recovery_initial_backoff`. Default 10 s."""
+
+    recovery_max_attempts: Option[int] = Option(10, _checks.whole(1), "sink.recovery.max-attempts")
+    """Attempts to reach a missing topic without any success before the job fails. Default 10, about a minute."""
+
+    max_consecutive_rejections: Option[int] = Option(100, _checks.count_or_unlimited, "sink.max-consecutive-rejections")
+    """Messages in a row that the service refuses for themselves, with none published in between, before the job fails although
+    the failure handler took them. -1 for no limit. Default 100."""
+
     shutdown_timeout: Option[timedelta] = Option(timedelta(seconds=30), _checks.duration(), "sink.shutdown-timeout")
-    """How long closing a writer may take. Keep it below Flink's `task.cancellation.timeout`, 180 s. Default 30 s."""
+    """How long closing a writer's publishers may take; a failure handler's own budget comes on top. Keep both together below
+    Flink's `task.cancellation.timeout`, 180 s. Default 30 s."""
+
+    per_destination_metrics: Option[bool] = Option(False, _checks.flag, "sink.per-destination-metrics")
+    """Counts `recordsSend` and `sendErrors` for each topic too. Flink keeps every metric for a task's lifetime, so this is for
+    topics that are few and known. Default False."""
 
     def __post_init__(self) -> None:
+        if self.recovery_max_backoff < self.recovery_initial_backoff:
+            problem = f"must be at least recovery_initial_backoff, which is {self.recovery_initial_backoff}"
+            _checks.refuse("recovery_max_backoff", problem, self.recovery_max_backoff)
         if not self.retry_total_timeout and self.retry_max_attempts is None:
             problem = "of 0 leaves retries to retry_max_attempts, which is not set: set it, or give a timeout"
             _checks.refuse("retry_total_timeout", problem, self.retry_total_timeout)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from flink_pubsub import _checks
 from flink_pubsub.destinations import TopicDestination
 from flink_pubsub.errors import ConfigurationError
+from flink_pubsub.failures import FailedElement, FailedMessage, FailJob, FailureHandler
 from flink_pubsub.options import Connection, PubSubPublisherOptions
 from flink_pubsub.schemas import PubSubSerializationSchema
+from flink_pubsub.topic_options import CreateDisposition, TopicCreateOptions
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -53,10 +55,17 @@ class SinkSpec:
     a fixed topic and nothing to be extracted in Python."""
     options: PubSubPublisherOptions = field(default_factory=PubSubPublisherOptions)
     connection: Connection = field(default_factory=Connection)
+    create_disposition: CreateDisposition = CreateDisposition.CREATE_IF_NEEDED
+    topic_create_options: TopicCreateOptions | None = None
+    """None leaves everything about new topics to the service."""
+    failed_message_handler: FailureHandler[FailedMessage] | FailureHandler[FailedElement] = field(default_factory=FailJob)
 
     def __post_init__(self) -> None:
         if (self.topic is None) == (self.destination_resolver is None):
             raise ConfigurationError("topic", "is missing: name the topic with .topic(...) or .destination_resolver(...)")
+        if self.create_disposition is CreateDisposition.CREATE_NEVER and self.topic_create_options is not None:
+            problem = "cannot be combined with CreateDisposition.CREATE_NEVER: no topic would ever be created with them"
+            raise ConfigurationError("topic_create_options", problem)
 
 
 class PubSubSink:
@@ -111,6 +120,9 @@ class PubSubSinkBuilder:
         self._resolver: DestinationResolver | None = None
         self._serializer: PubSubSerializationSchema | None = None
         self._options = PubSubPublisherOptions()
+        self._disposition = CreateDisposition.CREATE_IF_NEEDED
+        self._creation: TopicCreateOptions | None = None
+        self._handler: FailureHandler[FailedMessage] | FailureHandler[FailedElement] = FailureHandler.fail_job()
         self._key_file: str | None = None
         self._emulator: str | None = None
         self._python_executable: str | None = None
@@ -144,6 +156,29 @@ class PubSubSinkBuilder:
         self._options = _checks.instance(
             "publisher_options", options, PubSubPublisherOptions, "PubSubPublisherOptions(enable_message_ordering=True)"
         )
+        return self
+
+    def create_disposition(self, disposition: CreateDisposition) -> PubSubSinkBuilder:
+        """Sets whether a missing topic is created, which is the default, or fails the job."""
+        self._disposition = _checks.instance(
+            "create_disposition", disposition, CreateDisposition, "CreateDisposition.CREATE_NEVER"
+        )
+        return self
+
+    def topic_create_options(self, options: TopicCreateOptions) -> PubSubSinkBuilder:
+        """Sets how missing topics are created. Default: as the service does it."""
+        example = "TopicCreateOptions(message_retention=timedelta(days=7))"
+        self._creation = _checks.instance("topic_create_options", options, TopicCreateOptions, example)
+        return self
+
+    def failed_message_handler(
+        self, handler: FailureHandler[FailedMessage] | FailureHandler[FailedElement]
+    ) -> PubSubSinkBuilder:
+        """Sets what becomes of a record that the serializer, or the service by itself, refuses. Default: the job fails.
+
+        Handlers that drop leave a gap that nobody sees in the messages of an ordering key; the others keep their order.
+        """
+        self._handler = _checks.instance("failed_message_handler", handler, FailureHandler, "FailureHandler.log_and_drop()")
         return self
 
     def service_account_key_file(self, path: str) -> PubSubSinkBuilder:
@@ -183,6 +218,9 @@ class PubSubSinkBuilder:
             serializer=self._serializer,
             options=self._options,
             connection=Connection(service_account_key_file=self._key_file, emulator_endpoint=self._emulator),
+            create_disposition=self._disposition,
+            topic_create_options=self._creation,
+            failed_message_handler=self._handler,
         )
         _pyflink.register_as_preprocessing(PubSubSink)
         return PubSubSink(spec, self._python_executable)

@@ -101,7 +101,6 @@ def failure(built: PubSubSink) -> str:
         (str.encode, lambda element, context: None, ["destination_resolver", "None"]),
         (lambda element: None, None, ["None"]),
         (lambda element: {"a": b""}["missing"], None, ["KeyError", "test_sink_jobs.py"]),
-        (str.encode, lambda element, context: TopicDestination("p", "missing"), ["projects/p/topics/missing", "NOT_FOUND"]),
     ],
 )
 def test_a_failure_fails_the_job_clearly(emulator: Emulator, function: Any, resolver: Any, said: list[str]) -> None:

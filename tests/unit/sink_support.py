@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
@@ -67,7 +68,10 @@ class PublishServer:
 
 
 class Listener:
-    """Remembers what a writer reports; waits for it without sleeping. A `bridge.connector.WriterContext`."""
+    """Remembers what a writer reports; waits for it without sleeping. A `bridge.connector.WriterContext`.
+
+    The test's thread is the command thread: while it waits, it runs what was submitted.
+    """
 
     subtask = 0
     parallelism = 1
@@ -77,6 +81,7 @@ class Listener:
         self.size = 0
         self.events: list[tuple[str, int]] = []
         self.error: BaseException | None = None
+        self._submitted: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
 
     def settled(self, records: int, size: int) -> None:
@@ -99,6 +104,11 @@ class Listener:
             self.events.append(("failed", 0))
             self._changed.notify_all()
 
+    def submit(self, action: Callable[[], None]) -> None:
+        with self._changed:
+            self._submitted.append(action)
+            self._changed.notify_all()
+
     def wait_for_flush(self, flush: int) -> None:
         self.wait(lambda: ("flushed", flush) in self.events or self.error is not None)
         assert self.error is None, self.error
@@ -109,8 +119,16 @@ class Listener:
         return self.error
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        with self._changed:
-            assert self._changed.wait_for(condition, 30), "nothing happened for 30 s"
+        while True:
+            with self._changed:
+                assert self._changed.wait_for(lambda: condition() or self._submitted, 30), "nothing happened for 30 s"
+                if condition():
+                    return
+                action = self._submitted.popleft()
+            try:
+                action()
+            except Exception as error:
+                self.fail(error)
 
 
 def column(values: Sequence[bytes]) -> Column:
@@ -122,11 +140,12 @@ def write_batch(
     payloads: Sequence[bytes] | None = None,
     timestamps: Sequence[int] | None = None,
     watermark: int = NO_TIMESTAMP,
+    failures: bool = False,
 ) -> WriteBatch:
     values = elements if elements is not None else payloads
     assert values is not None
-    columns = [None if column_values is None else column(column_values) for column_values in (elements, payloads)]
-    return WriteBatch(len(values), watermark, timestamps, *columns)
+    first, second = (None if column_values is None else column(column_values) for column_values in (elements, payloads))
+    return WriteBatch(len(values), watermark, timestamps, first, second, failures)
 
 
 def entries(messages: Sequence[PubsubMessage]) -> list[bytes]:

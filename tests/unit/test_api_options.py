@@ -26,6 +26,8 @@ ZERO_MEANS_SOMETHING = {
     "retry_initial_rpc_timeout",
     "retry_max_rpc_timeout",
 }
+UNLIMITED = {"max_consecutive_rejections"}
+"""Counts for which -1 means no limit."""
 COUNTS = [
     (options, name) for options, name in EVERY if type(declared(options)[name].default) is int or name == "retry_max_attempts"
 ]
@@ -78,6 +80,30 @@ def test_the_defaults_of_the_publisher() -> None:
     assert options.shutdown_timeout == timedelta(seconds=30)
 
 
+@pytest.mark.feature("SNK-08")
+@pytest.mark.feature("SNK-10")
+@pytest.mark.feature("SNK-11")
+@pytest.mark.feature("SNK-15")
+def test_the_defaults_of_the_publishers_recovery() -> None:
+    options = PubSubPublisherOptions()
+    assert options.max_active_publishers == 100
+    assert options.destination_idle_timeout == timedelta(hours=1)
+    assert options.publish_progress_timeout == timedelta(seconds=600)
+    assert options.recovery_initial_backoff == timedelta(milliseconds=500)
+    assert options.recovery_max_backoff == timedelta(seconds=10)
+    assert options.recovery_max_attempts == 10
+    assert options.max_consecutive_rejections == 100
+    assert options.per_destination_metrics is False
+
+
+@pytest.mark.feature("VAL-03")
+def test_the_longest_recovery_backoff_is_at_least_the_first() -> None:
+    with pytest.raises(ConfigurationError, match="recovery_max_backoff must be at least recovery_initial_backoff"):
+        PubSubPublisherOptions(recovery_max_backoff=timedelta(milliseconds=499))
+    second = timedelta(seconds=1)
+    assert PubSubPublisherOptions(recovery_initial_backoff=second, recovery_max_backoff=second).recovery_max_backoff == second
+
+
 @pytest.mark.feature("VAL-02")
 @kinds(EVERY)
 def test_none_means_the_default(options: type, name: str) -> None:
@@ -113,8 +139,11 @@ def test_options_are_given_by_keyword_and_unknown_ones_are_refused(options: Any)
 
 @pytest.mark.feature("VAL-02")
 @kinds(COUNTS)
-@pytest.mark.parametrize("value", [0, -1, True, 1.5, "5", timedelta(1), 2**63])
+@pytest.mark.parametrize("value", [0, -1, -2, True, 1.5, "5", timedelta(1), 2**63])
 def test_a_count_that_is_no_positive_int_is_refused_by_name_and_value(options: Any, name: str, value: object) -> None:
+    if value == -1 and name in UNLIMITED:
+        assert getattr(options(**{name: value}), name) == -1
+        return
     with pytest.raises(ConfigurationError, match=f"{name} must be an int") as caught:
         options(**{name: value})
     assert caught.value.option == name

@@ -11,6 +11,7 @@ import flink_pubsub
 PUBLIC = {
     "Collector",
     "ConfigurationError",
+    "CreateDisposition",
     "CredentialsError",
     "DeadLetterPolicy",
     "DeadLetterQueue",
@@ -41,6 +42,7 @@ PUBLIC = {
     "SubscriptionCreateOptions",
     "SubscriptionDestination",
     "SubscriptionError",
+    "TopicCreateOptions",
     "TopicDestination",
     "dead_letter_serializer",
     "jar",

@@ -17,12 +17,13 @@ from flink_pubsub.errors import PublishError
 from flink_pubsub.options import Connection, PubSubPublisherOptions
 from flink_pubsub.schemas import PubSubSerializationSchema
 from flink_pubsub.sink import SinkSpec
+from flink_pubsub.topic_options import CreateDisposition
 from flink_pubsub.worker.sink import PubSubSinkConnector
 from tests.unit.sink_support import Listener, write_batch
 
 TOPIC = TopicDestination("p", "orders")
 PATH = TOPIC.resource_path
-LARGE = {"batch_element_count_threshold": 1000, "batch_request_byte_threshold": 10_000_000}
+LARGE: dict[str, Any] = {"batch_element_count_threshold": 1000, "batch_request_byte_threshold": 10_000_000}
 
 
 @pytest.fixture
@@ -32,7 +33,14 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
-def open_writer(emulator: Emulator, listener: Listener, serializer: PubSubSerializationSchema, **options: Any) -> SinkWriter:
+def open_writer(
+    emulator: Emulator,
+    listener: Listener,
+    serializer: PubSubSerializationSchema,
+    *,
+    create: CreateDisposition = CreateDisposition.CREATE_IF_NEEDED,
+    **options: Any,
+) -> SinkWriter:
     spec = SinkSpec(
         topic=TOPIC,
         destination_resolver=None,
@@ -40,6 +48,7 @@ def open_writer(emulator: Emulator, listener: Listener, serializer: PubSubSerial
         element_coding="bytes",
         options=PubSubPublisherOptions(**options),
         connection=Connection(emulator_endpoint=emulator.endpoint),
+        create_disposition=create,
     )
     return PubSubSinkConnector(spec).open_writer(listener)
 
@@ -50,7 +59,11 @@ def test_with_a_tenth_of_the_calls_failing_nothing_is_lost_or_doubled_and_keys_k
     listener = Listener()
     serializer = PubSubSerializationSchema.payload(bytes).with_ordering_key(lambda element: element[-1:].decode())
     emulator.fail_rate("Publish", grpc.StatusCode.UNAVAILABLE, every=10)
-    options = {"enable_message_ordering": True, "batch_element_count_threshold": 20, "retry_initial_delay": timedelta(0)}
+    options: dict[str, Any] = {
+        "enable_message_ordering": True,
+        "batch_element_count_threshold": 20,
+        "retry_initial_delay": timedelta(0),
+    }
     writer = open_writer(emulator, listener, serializer, **options)
     try:
         for start in range(0, 5000, 250):
@@ -106,10 +119,10 @@ def test_an_empty_message_is_left_to_the_services_verdict(emulator: Emulator) ->
 
 
 @pytest.mark.feature("SNK-19")
-def test_a_topic_that_does_not_exist_fails_naming_it(emulator: Emulator) -> None:
+def test_a_topic_that_does_not_exist_and_may_not_be_created_fails_naming_it_and_the_disposition(emulator: Emulator) -> None:
     listener = Listener()
     emulator.delete_topic(PATH)
-    writer = open_writer(emulator, listener, PubSubSerializationSchema.payload(bytes))
+    writer = open_writer(emulator, listener, PubSubSerializationSchema.payload(bytes), create=CreateDisposition.CREATE_NEVER)
     try:
         writer.write(write_batch([b"a"]))
         error = listener.wait_for_failure()
@@ -117,3 +130,4 @@ def test_a_topic_that_does_not_exist_fails_naming_it(emulator: Emulator) -> None
         writer.close(10)
     assert isinstance(error, PublishError)
     assert (error.topic, error.status) == (PATH, "NOT_FOUND")
+    assert str(error).endswith("(after 1 attempt). The sink does not create it, as its create_disposition is CREATE_NEVER")

@@ -11,16 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flink_pubsub.core.batching import Batch, Thresholds
-from flink_pubsub.core.outbox import Outbox, Settled
+from flink_pubsub.core.outbox import Outbox, PublishRules, Settled
+from flink_pubsub.core.refusals import Refusal, Verdict
 from flink_pubsub.core.retry import RetryPolicy
 from flink_pubsub.wire.pubsub_pb2 import PublishRequest, PubsubMessage
 from tests.unit.sink_support import entries
 
 TOPIC = "projects/p/topics/t"
+LATER = Refusal(Verdict.PASSING, "UNAVAILABLE", "later")
 
 
 def make(messages: int = 1, delay: float = 1, max_calls: int = 100, policy: RetryPolicy | None = None) -> Outbox:
-    return Outbox(Thresholds(messages, 10_000_000, delay), policy or RetryPolicy(), max_calls, jitter=lambda: 1)
+    rules = PublishRules(Thresholds(messages, 10_000_000, delay), policy or RetryPolicy(), max_calls=max_calls)
+    return Outbox(rules, jitter=lambda: 1)
 
 
 def add(outbox: Outbox, texts: list[str], key: str = "", now: float = 0) -> None:
@@ -41,7 +44,7 @@ def test_records_and_bytes_are_in_flight_until_their_batch_is_answered() -> None
     add(outbox, ["a", "b"])
     first, second = take(outbox)
     assert (outbox.records, outbox.size) == (2, first.size + second.size)
-    outbox.succeeded(first)
+    outbox.succeeded(first, 0)
     assert outbox.take_settled() == Settled(1, first.size, [])
     assert (outbox.records, outbox.size) == (1, second.size)
     assert outbox.take_settled() is None
@@ -57,9 +60,9 @@ def test_a_flush_is_complete_when_everything_before_it_is_settled_and_not_what_c
     assert texts(before) == ["a"]
     outbox.send_now()
     (after,) = take(outbox)
-    outbox.succeeded(after)
+    outbox.succeeded(after, 0)
     assert outbox.take_settled() == Settled(1, after.size, [])
-    outbox.succeeded(before)
+    outbox.succeeded(before, 0)
     assert outbox.take_settled() == Settled(1, before.size, [7])
 
 
@@ -71,9 +74,9 @@ def test_flushes_complete_in_their_order() -> None:
     add(outbox, ["b"])
     outbox.flush(2)
     first, second = take(outbox)
-    outbox.succeeded(second)
+    outbox.succeeded(second, 0)
     assert outbox.take_settled() == Settled(1, second.size, [])
-    outbox.succeeded(first)
+    outbox.succeeded(first, 0)
     assert outbox.take_settled() == Settled(1, first.size, [1, 2])
 
 
@@ -93,10 +96,10 @@ def test_a_flush_sends_partial_batches_and_waits_for_what_queues_behind_a_key() 
     add(outbox, ["b"], key="k")
     outbox.flush(1)
     assert take(outbox) == []
-    outbox.succeeded(first)
+    outbox.succeeded(first, 0)
     assert outbox.take_settled() == Settled(1, first.size, [])
     (second,) = take(outbox)
-    outbox.succeeded(second)
+    outbox.succeeded(second, 0)
     assert outbox.take_settled() == Settled(1, second.size, [1])
 
 
@@ -106,7 +109,7 @@ def test_a_call_that_finds_no_room_waits_for_an_answer_and_wakes_nobody() -> Non
     (first,) = take(outbox)
     assert take(outbox) == []
     assert outbox.wake_at() is None
-    outbox.succeeded(first)
+    outbox.succeeded(first, 0)
     (second,) = take(outbox)
     assert texts(second) == ["b"]
 
@@ -116,12 +119,12 @@ def test_a_retry_goes_at_its_time_before_what_has_not_been_tried() -> None:
     outbox = make(max_calls=1)
     add(outbox, ["a", "b"])
     (first,) = take(outbox)
-    assert outbox.retry(first, 10)
+    assert outbox.failed(first, LATER, 10) is None
     assert outbox.wake_at() == 10.1
     (second,) = take(outbox, 10)
     assert outbox.wake_at() is None, "the retry cannot go while no call is free"
     add(outbox, ["c"], now=10)
-    outbox.succeeded(second)
+    outbox.succeeded(second, 0)
     assert take(outbox, 10.1) == [first]
 
 
@@ -130,19 +133,26 @@ def test_a_key_waits_for_the_retry_of_its_batch() -> None:
     outbox = make()
     add(outbox, ["a", "b"], key="k")
     (first,) = take(outbox)
-    assert outbox.retry(first, 0)
+    assert outbox.failed(first, LATER, 0) is None
     assert take(outbox, 0.05) == []
     assert take(outbox, 0.1) == [first]
-    outbox.succeeded(first)
+    outbox.succeeded(first, 0)
     assert [texts(batch) for batch in take(outbox, 0.2)] == [["b"]]
 
 
 @pytest.mark.feature("SNK-05")
-def test_a_batch_whose_budget_is_spent_is_not_retried() -> None:
-    outbox = make(policy=RetryPolicy(max_attempts=1))
+def test_a_batch_whose_budget_is_spent_fails_the_job_saying_how_it_was_spent() -> None:
+    outbox = make(policy=RetryPolicy(max_attempts=2))
     add(outbox, ["a"])
     (batch,) = take(outbox)
-    assert not outbox.retry(batch, 0)
+    assert outbox.failed(batch, LATER, 0) is None
+    (batch,) = take(outbox, 3)
+    error = outbox.failed(batch, LATER, 3.5)
+    assert error is not None
+    assert (error.topic, error.status) == (TOPIC, "UNAVAILABLE")
+    assert error.problem.startswith("Pub/Sub did not take 1 messages within the retry budget: 2 attempts in 3.5 s")
+    assert error.problem.endswith("the last one ended with UNAVAILABLE: later")
+    assert outbox.take_settled() is None
 
 
 @pytest.mark.feature("SNK-05")
@@ -151,7 +161,7 @@ def test_each_call_comes_with_its_rpc_timeout() -> None:
     add(outbox, ["a"])
     ((batch, timeout),) = outbox.take(0)
     assert timeout == 2
-    outbox.retry(batch, 0)
+    outbox.failed(batch, LATER, 0)
     ((batch, timeout),) = outbox.take(1)
     assert timeout == 6
 
@@ -161,10 +171,10 @@ def test_nothing_is_sent_or_settled_once_it_is_abandoned() -> None:
     outbox = make()
     add(outbox, ["a", "b"])
     first, second = take(outbox)
-    outbox.succeeded(first)
+    outbox.succeeded(first, 0)
     outbox.flush(1)
     outbox.abandon()
-    outbox.succeeded(second)
+    outbox.succeeded(second, 0)
     add(outbox, ["c"])
     assert outbox.take_settled() is None
     assert take(outbox, 100) == []
@@ -199,10 +209,10 @@ def test_every_record_is_settled_once_in_the_order_of_its_key_whatever_fails(
             if out and (until_empty or choices.random() < 0.5):
                 batch = out.pop(choices.randrange(len(out)))
                 if choices.random() < 0.3:
-                    assert outbox.retry(batch, now)
+                    assert outbox.failed(batch, LATER, now) is None
                 else:
                     published[batch.lane[1]] += texts(batch)
-                    outbox.succeeded(batch)
+                    outbox.succeeded(batch, 0)
             elif until_empty and (wake_at := outbox.wake_at()) is not None:
                 now = max(now, wake_at)
                 continue

@@ -6,7 +6,7 @@ called from the worker's threads as said at each method; the bridge never calls 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -71,6 +71,12 @@ class WriterContext(Context, Protocol):
     def flushed(self, flush: int) -> None:
         """Everything written before this flush is settled. Any thread."""
 
+    def submit(self, action: Callable[[], None]) -> None:
+        """Has an action run on the command thread, after what waits there. Any thread.
+
+        What it raises fails the job. It is not run once the writer is being closed, or the job has failed.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
@@ -101,6 +107,8 @@ class WriterSettings:
     max_in_flight_bytes: int
     timestamps: bool
     """Whether the writer wants event times; without, the JVM does not send them."""
+    takes_failures: bool = False
+    """Whether elements that the JVM's payload encoder refuses come as batches of failures; without, they fail the job."""
 
 
 class SourceReader(Protocol):

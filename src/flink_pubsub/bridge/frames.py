@@ -216,12 +216,13 @@ class WriteBatch:
     Body layout, all big-endian::
 
         u32 elements
-        u8  flags          1: element column; 2: payload column; 4: timestamps
+        u8  flags          1: element column; 2: payload column; 4: timestamps; 8: failures
         i64 watermark      of all elements, NO_TIMESTAMP when none was seen
         i64 [elements]     event times (flag 4), NO_TIMESTAMP for none
         per column (element first): u32 [elements] lengths, then the bytes
 
-    `payloads` is what a JVM schema made of the elements, `elements` the elements themselves in the sink's element coding.
+    `payloads` is what a JVM schema made of the elements, `elements` the elements themselves in the sink's element coding. In a
+    batch of failures `payloads` holds, in UTF-8, how the schema failed on each: a Java stack trace.
     """
 
     size: int
@@ -229,6 +230,7 @@ class WriteBatch:
     timestamps: Sequence[int] | None
     elements: Column | None
     payloads: Column | None
+    failures: bool = False
 
     _HEAD = struct.Struct(">IBq")
 
@@ -261,7 +263,7 @@ class WriteBatch:
             offset += total
         if offset != len(body):
             raise ProtocolError(f"{len(body) - offset} bytes follow the columns of a WRITE frame")
-        return cls(size, watermark, timestamps, columns[0], columns[1])
+        return cls(size, watermark, timestamps, columns[0], columns[1], failures=bool(flags & 8))
 
 
 def _read_column(code: str, body: bytes, offset: int, size: int) -> tuple[array[int], int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -20,6 +21,8 @@ class Failing(Protocol):
     """The session, as far as a role needs it."""
 
     def fail(self, error: BaseException) -> None: ...
+
+    def submit(self, action: Callable[[], None]) -> None: ...
 
 
 class Role(Protocol):
@@ -58,6 +61,9 @@ class _WriterContext(_BaseContext):
 
     def flushed(self, flush: int) -> None:
         self._output.send_json(Kind.FLUSHED, {"flush": flush})
+
+    def submit(self, action: Callable[[], None]) -> None:
+        self._session.submit(action)
 
 
 class PlannerRole:

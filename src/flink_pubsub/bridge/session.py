@@ -72,7 +72,7 @@ class Session:
     def __init__(self, reader: FrameReader, output: Output) -> None:
         self._reader = reader
         self._output = output
-        self._commands: queue.Queue[tuple[Kind, bytes]] = queue.Queue()
+        self._commands: queue.Queue[tuple[Kind, bytes] | Callable[[], None]] = queue.Queue()
         self._failed = threading.Event()
         self._ended = threading.Event()
         self._role: Role | None = None
@@ -101,6 +101,10 @@ class Session:
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         self._output.send_json(Kind.FAILED, {"type": name, "message": str(error), "traceback": trace})
+
+    def submit(self, action: Callable[[], None]) -> None:
+        """Has an action run on the command thread, between two frames."""
+        self._commands.put(action)
 
     def _read_until_close(self) -> float:
         """Hands frames to the command thread, and returns the seconds that closing may take."""
@@ -138,13 +142,16 @@ class Session:
         """
         usable = self._role is not None
         while True:
-            kind, body = self._commands.get()
-            if kind is Kind.CLOSE:
-                return float(decode_json(kind, body)["seconds"])
+            command = self._commands.get()
+            if isinstance(command, tuple) and command[0] is Kind.CLOSE:
+                return float(decode_json(*command)["seconds"])
             if not usable or self._role is None:
                 continue
             try:
-                self._role.handle(kind, body)
+                if isinstance(command, tuple):
+                    self._role.handle(*command)
+                else:
+                    command()
             except Exception as error:
                 usable = False
                 self.fail(error)
@@ -173,9 +180,11 @@ class Session:
         return make(connector, self, self._output, settings)
 
     def _expect(self, wanted: Kind) -> bytes:
-        kind, body = self._commands.get()
+        command = self._commands.get()
+        assert isinstance(command, tuple), "nothing can be submitted before the role is open"
+        kind, body = command
         if kind is Kind.CLOSE:
-            self._commands.put((kind, body))
+            self._commands.put(command)
             raise ProtocolError("closed before it was opened")
         if kind is not wanted:
             raise ProtocolError(f"expected a {wanted.name} frame, got {kind.name}")

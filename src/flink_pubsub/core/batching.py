@@ -9,6 +9,8 @@ construction. The invariants this file owns:
 - A request holds the messages of one topic and one ordering key, in the order in which they were added.
 - Of one topic and ordering key, one request is out at a time; the next is released by `completed`. Messages without a key
   have no order, and any number of their requests may be out.
+- A request that is refused as a whole can be taken apart by `isolate`: one request per message then, in the same place of its
+  lane's order.
 - A lane (topic and ordering key) with nothing open and nothing out leaves nothing behind.
 """
 
@@ -20,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from flink_pubsub.core.refusals import Refusal
 from flink_pubsub.core.retry import Attempts
 
 MAX_REQUEST_MESSAGES = 1000
@@ -50,12 +53,14 @@ class Batch:
     2. sealed: `request` holds the finished bytes, and what the entries came from is let go.
     """
 
-    __slots__ = ("_most", "_parts", "attempts", "deadline", "epoch", "lane", "messages", "request", "sequence", "size")
+    __slots__ = (
+        "_head", "_most", "_parts", "attempts", "deadline", "epoch", "lane", "messages", "order", "refusal", "request", "size",
+    )  # fmt: skip
 
-    def __init__(self, lane: Lane, sequence: int, epoch: int, deadline: float, thresholds: Thresholds) -> None:
+    def __init__(self, lane: Lane, order: tuple[int, int], epoch: int, deadline: float, thresholds: Thresholds) -> None:
         head = _topic_field(lane[0])
         self.lane = lane
-        self.sequence = sequence
+        self.order = order
         """Position in the order in which the writer began its batches; within a lane, the publish order."""
         self.epoch = epoch
         """Number of flushes asked for before its first message; no batch spans a flush."""
@@ -66,6 +71,9 @@ class Batch:
         self.request = b""
         self.attempts: Attempts | None = None
         """What the retry budget remembers of this batch."""
+        self.refusal: Refusal | None = None
+        """Its last failure."""
+        self._head = len(head)
         self._parts: list[bytes | memoryview] = [head]
         self._most = min(thresholds.size, MAX_REQUEST_BYTES - len(head))
 
@@ -90,6 +98,29 @@ class Batch:
         self.request = b"".join(self._parts)
         self._parts = []
 
+    def message(self) -> bytes:
+        """The serialized message of a request that holds a single one."""
+        assert self.messages == 1
+        return self.request[_read_varint(self.request, self._head + 1)[1] :]
+
+    def singles(self) -> list[Batch]:
+        """Its messages in requests of their own, in order."""
+        request, position = self.request, self._head
+        head = request[:position]
+        singles: list[Batch] = []
+        while position < len(request):
+            length, start = _read_varint(request, position + 1)
+            single = Batch.__new__(Batch)
+            single.lane, single.order, single.epoch = self.lane, (self.order[0], len(singles) + 1), self.epoch
+            single.deadline, single.attempts, single.refusal = self.deadline, None, self.refusal
+            single.messages, single.size = 1, start + length - position
+            single.request = head + request[position : start + length]
+            single._head, single._most, single._parts = self._head, 0, []
+            singles.append(single)
+            position = start + length
+        assert len(singles) == self.messages
+        return singles
+
 
 class Batcher:
     """Open batches and the lanes' queues. Sealed batches that may go are handed out by `released`."""
@@ -103,14 +134,16 @@ class Batcher:
         # Keyed lanes with a batch out, and what queues behind it; only the last batch of a queue may still be open.
         self._released: deque[Batch] = deque()
         self._sequence = 0
-        self._epoch = 0
 
-    def add(self, lane: Lane, data: bytes | memoryview, ends: Sequence[int], now: float) -> None:
-        """Appends entries to a lane; entry i is `data[ends[i-1]:ends[i]]`. Full batches are released or queued."""
+    def add(self, lane: Lane, data: bytes | memoryview, ends: Sequence[int], now: float, epoch: int = 0) -> None:
+        """Appends entries to a lane; entry i is `data[ends[i-1]:ends[i]]`. Full batches are released or queued.
+
+        Between entries of different epochs everything has to be sealed by `flush`.
+        """
         start = index = 0
         most, whole = self._most_messages, len(data)
         while index < len(ends):
-            batch = self._current(lane, now)
+            batch = self._current(lane, now, epoch)
             stop = batch.fitting(ends, index, start, most)
             if stop > index:
                 end = ends[stop - 1]
@@ -124,19 +157,12 @@ class Batcher:
         while self._open:
             self._seal(next(iter(self._open.values())))
 
-    def flush(self) -> int:
-        """Seals everything, so that no batch holds messages from before and after. Returns the epoch that ends here."""
+    def flush(self) -> None:
+        """Seals everything, so that no batch holds messages from before and after."""
         self.send_now()
         for queue in self._behind.values():
             if queue and not queue[-1].sealed:
                 queue[-1].seal()
-        self._epoch += 1
-        return self._epoch - 1
-
-    @property
-    def epoch(self) -> int:
-        """Number of flushes so far; what is added now belongs to it."""
-        return self._epoch
 
     def due(self, now: float) -> None:
         """Releases the batches whose delay is over."""
@@ -167,16 +193,25 @@ class Batcher:
             following.seal()
         self._released.append(following)
 
+    def isolate(self, batch: Batch) -> None:
+        """Replaces a batch that is out by one per message. They are released, a key's one after the other."""
+        singles = batch.singles()
+        if batch.lane[1]:
+            self._behind[batch.lane].extendleft(reversed(singles[1:]))
+            self._released.append(singles[0])
+        else:
+            self._released.extend(singles)
+
     @property
     def idle(self) -> bool:
         """Whether nothing is open, released or queued, and no key has a batch out."""
         return not (self._open or self._behind or self._released)
 
-    def _current(self, lane: Lane, now: float) -> Batch:
+    def _current(self, lane: Lane, now: float, epoch: int) -> Batch:
         queue = self._behind.get(lane) if lane[1] else None
         batch = self._open.get(lane) if queue is None else queue[-1] if queue else None
         if batch is None or batch.sealed:
-            batch = Batch(lane, self._sequence, self._epoch, now + self._thresholds.delay, self._thresholds)
+            batch = Batch(lane, (self._sequence, 0), epoch, now + self._thresholds.delay, self._thresholds)
             self._sequence += 1
             if queue is None:
                 self._open[lane] = batch
@@ -208,3 +243,15 @@ def varint(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A varint's value, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7

@@ -1,26 +1,55 @@
-"""What a writer has taken over and not settled: batches open, waiting, out, or to be tried again.
+"""What a writer has taken over and not settled, and what becomes of it.
 
-Every record is settled exactly once, when its batch is answered; until then it counts as in flight. A flush is complete
-when everything added before it is settled. After `abandon` nothing is handed out and nothing is settled any more, so a
-failure can never be followed by the completion of a flush that covers it.
+Every record is settled exactly once: published, or handed to the failure handler and dropped by it. Until then it counts as in
+flight. A flush is complete when everything written before it is settled. After `abandon` nothing is handed out and nothing is
+settled any more, so a failure can never be followed by the completion of a flush that covers it.
 
 The life of a batch:
 
-1. open or queued: in the batcher.
-2. released: may go, and does as soon as fewer than `max_calls` calls are out.
-3. out: `take` has handed it out; its answer is one of
-4. `succeeded`: settled; or `retry`: released again at its time, while its ordering key waits; or neither: the caller abandons.
+1. waiting: its topic is one too many at the moment (`topics`). Everything written after it waits behind it.
+2. open or queued: in the batcher.
+3. released: may go, and does as soon as fewer than `max_calls` calls are out. While its topic is missing it is parked instead.
+4. out: `take` has handed it out, and one of these follows:
+   - `succeeded`: settled.
+   - `failed` in a way that passes: released again at its time, within its retry budget; its ordering key waits.
+   - `failed`, the topic is missing: parked until that is there again (`repairs`), or the end where none may be created.
+   - `failed`, content refused, several messages: each is released in a request of its own, to have its own verdict.
+   - `failed`, content refused, a single message: rejected; see below.
+   - `failed` for good: `failed` returns the error that fails the job, and the outbox is abandoned.
+5. rejected: `take_rejected` hands it out for the failure handler, while its ordering key waits; `dropped` settles it.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from flink_pubsub.core.batching import Batch, Batcher, Lane, Thresholds
+from flink_pubsub.core.flushes import Flushes
+from flink_pubsub.core.progress import Standstill, Watch
+from flink_pubsub.core.refusals import Refusal, Verdict
+from flink_pubsub.core.repairs import RecoveryPolicy, TopicRepair
 from flink_pubsub.core.retry import Attempts, RetryPolicy
+from flink_pubsub.core.topics import Topic, Topics
+from flink_pubsub.errors import PublishError
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRules:
+    """What a writer's options come to."""
+
+    thresholds: Thresholds
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
+    never_create: str | None = None
+    """What to say of a missing topic, which fails the job then; None lets it be created."""
+    max_calls: int = 200
+    max_topics: int = 100
+    max_consecutive_rejections: int | None = 100
+    progress_timeout: float = 600
+    """Seconds without a completed publish after which the job fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,83 +61,210 @@ class Settled:
     flushes: Sequence[int]
 
 
-class Outbox:
-    """Batches, retries and flushes of one writer. Not thread-safe; times are monotonic seconds given by the caller."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Rejection:
+    """A message that the service refused by itself, for the failure handler."""
 
-    def __init__(self, thresholds: Thresholds, retry: RetryPolicy, max_calls: int, jitter: Callable[[], float]) -> None:
-        self._batcher = Batcher(thresholds)
-        self._policy = retry
-        self._free_calls = max_calls
+    batch: Batch
+    refusal: Refusal
+    too_many: bool
+    """Whether this is as many in a row as there may be; the job fails once the handler has had it."""
+
+
+class Outbox:
+    """The decisions of one writer. Not thread-safe; times are monotonic seconds given by the caller.
+
+    `jitter` gives numbers that are drawn evenly from 0 to 1.
+    """
+
+    def __init__(self, rules: PublishRules, jitter: Callable[[], float]) -> None:
+        self._rules = rules
+        self._batcher = Batcher(rules.thresholds)
+        self._topics = Topics(rules.max_topics)
+        self._waiting: deque[tuple[int, Lane, bytes | memoryview, Sequence[int]]] = deque()
+        self._free_calls = rules.max_calls
         self._jitter = jitter
-        self._retries: list[tuple[float, int, Batch]] = []
-        self._flushes = _Flushes()
+        self._retries: list[tuple[float, tuple[int, int], Batch]] = []
+        self._repairs: dict[str, TopicRepair] = {}
+        self._rejected: list[Rejection] = []
+        self._rejected_in_a_row = 0
+        self._flushes = Flushes()
+        self._watch = Watch(rules.progress_timeout)
+        self._room_wanted = False
         self._abandoned = False
         self._settled_records = self._settled_size = 0
         self.records = 0
         """Records in flight."""
         self.size = 0
         """Bytes in flight, as entries of publish requests."""
+        self.failures: Counter[str] = Counter()
+        """Failed requests by status, those not counted that were refused for one of several messages."""
+        self.topics_created = 0
+        """Repairs of a missing topic that came to its creation."""
+
+    @property
+    def progress_timeout(self) -> float:
+        """Seconds that anything may stand still."""
+        return self._watch.timeout
+
+    @property
+    def topics(self) -> int:
+        """Topics in use."""
+        return len(self._topics.by_path)
 
     def add(self, lane: Lane, data: bytes | memoryview, ends: Sequence[int], now: float) -> None:
         """Takes over entries of one topic and ordering key; entry i is `data[ends[i-1]:ends[i]]`."""
-        self._batcher.add(lane, data, ends, now)
-        self._flushes.added(self._batcher.epoch, len(ends))
+        self._flushes.added(len(ends))
         self.records += len(ends)
         self.size += len(data)
+        if self._waiting or not self._topics.admit(lane[0]):
+            self._waiting.append((self._flushes.epoch, lane, data, ends))
+            self._batcher.send_now()
+            return
+        self._topics.added(lane[0], len(ends), now)
+        self._batcher.add(lane, data, ends, now, self._flushes.epoch)
 
     def send_now(self) -> None:
-        """Lets partial batches go."""
+        """Lets partial batches go: nothing more comes until some of what is in flight is settled."""
+        self._room_wanted = True
         self._batcher.send_now()
 
     def flush(self, flush: int) -> None:
         """Lets everything go, and reports the flush once all of it is settled."""
-        self._flushes.ask(self._batcher.flush(), flush)
+        self._batcher.flush()
+        self._flushes.ask(flush)
+
+    def release_idle(self, now: float, seconds: float) -> None:
+        """Forgets topics that are settled and have been unused for longer than that."""
+        self._topics.release_idle(now, seconds)
 
     def take(self, now: float) -> list[tuple[Batch, float | None]]:
         """The batches to send now, each with its RPC timeout."""
         calls: list[tuple[Batch, float | None]] = []
         if self._abandoned:
             return calls
+        if self._waiting:
+            self._admit_waiting(now)
         self._batcher.due(now)
-        while self._free_calls:
-            if self._retries and self._retries[0][0] <= now:
-                batch = heappop(self._retries)[2]
-            else:
-                released = self._batcher.released()
-                if released is None:
-                    break
-                batch = released
+        while self._free_calls and (batch := self._next(now)) is not None:
             self._free_calls -= 1
-            attempts = batch.attempts = batch.attempts or Attempts(self._policy)
+            self._topics.by_path[batch.lane[0]].out += 1
+            attempts = batch.attempts = batch.attempts or Attempts(self._rules.retry)
             calls.append((batch, attempts.begin(now)))
+        if calls and not self._watch.running:
+            self._watch.progress(now)
         return calls
 
+    def take_creations(self, now: float) -> list[str]:
+        """The topics to create now; `created` or `not_created` follows for each."""
+        if self._abandoned:
+            return []
+        return [path for path, repair in self._repairs.items() if repair.create(now)]
+
     def wake_at(self) -> float | None:
-        """When `take` has to be called although nothing else happens."""
+        """When `take` and `take_creations` have to be called although nothing else happens."""
         if self._abandoned:
             return None
-        due = self._batcher.next_due()
+        wake_at = self._batcher.next_due()
         # Without a free call a retry waits for an answer, not for a time.
-        again = self._retries[0][0] if self._retries and self._free_calls else None
-        return due if again is None else again if due is None else min(due, again)
+        if self._retries and self._free_calls:
+            wake_at = _earlier(wake_at, self._retries[0][0])
+        for repair in self._repairs.values():
+            wake_at = _earlier(wake_at, repair.wake_at())
+        return wake_at
 
-    def succeeded(self, batch: Batch) -> None:
+    def succeeded(self, batch: Batch, now: float) -> None:
         """The service has stored the batch."""
         self._free_calls += 1
+        topic = self._topics.by_path[batch.lane[0]]
+        topic.out -= 1
         if self._abandoned:
             return
+        self._progressed(now)
+        self._rejected_in_a_row = 0
+        if topic.repair is not None:
+            self._resume(topic, now)
         self._batcher.completed(batch)
-        self._settle(batch.epoch, batch.messages, batch.size)
+        self._settle(topic, batch)
 
-    def retry(self, batch: Batch, now: float) -> bool:
-        """The batch failed in a way that may pass. Whether it will be tried again; its budget may be spent."""
-        assert batch.attempts is not None
-        at = batch.attempts.next_at(now, self._jitter())
-        if at is None:
-            return False
+    def failed(self, batch: Batch, refusal: Refusal, now: float) -> PublishError | None:
+        """The batch was not published: decides what becomes of it. Returns what fails the job, after which it is abandoned."""
         self._free_calls += 1
-        heappush(self._retries, (at, batch.sequence, batch))
-        return True
+        topic = self._topics.by_path[batch.lane[0]]
+        topic.out -= 1
+        if self._abandoned:
+            return None
+        batch.refusal = refusal
+        if refusal.verdict is not Verdict.INVALID or batch.messages == 1:
+            self.failures[refusal.code] += 1
+        return self._ended_by(self._decide(topic, batch, refusal, now))
+
+    def created(self, path: str, now: float) -> None:
+        """The topic exists now."""
+        self.topics_created += 1
+        if (repair := self._repairs.get(path)) is not None:
+            repair.created(now, self._jitter())
+
+    def not_created(self, path: str, refusal: Refusal, now: float) -> PublishError | None:
+        """The topic could not be created. Returns what fails the job, after which it is abandoned."""
+        repair = self._repairs.get(path)
+        if self._abandoned or repair is None:
+            return None
+        self.failures[refusal.code] += 1
+        if refusal.verdict is Verdict.PASSING:
+            return self._ended_by(repair.attempt_failed(refusal, now, self._jitter()))
+        problem = (
+            f"the topic is missing and cannot be created: {refusal.reason}. Creating it takes the permission "
+            "pubsub.topics.create on its project and valid topic_create_options"
+        )
+        return self._ended_by(PublishError(path, refusal.code, problem))
+
+    def take_rejected(self) -> list[Rejection]:
+        """Messages for the failure handler, each to be answered by `dropped` unless the handler fails the job."""
+        rejected, self._rejected = self._rejected, []
+        return rejected
+
+    def dropped(self, rejection: Rejection) -> PublishError | None:
+        """The handler is done with the message. Returns what fails the job, after which it is abandoned."""
+        if self._abandoned:
+            return None
+        if rejection.too_many:
+            problem = (
+                f"{self._rules.max_consecutive_rejections} messages in a row were refused for themselves, none published in "
+                f"between, and max_consecutive_rejections allows no more; the last one with {rejection.refusal}"
+            )
+            return self._ended_by(PublishError(rejection.batch.lane[0], rejection.refusal.code, problem))
+        self._batcher.completed(rejection.batch)
+        self._settle(self._topics.by_path[rejection.batch.lane[0]], rejection.batch)
+        return None
+
+    def check(self, now: float) -> Standstill | None:
+        """Whether publishes have been standing still for so long that it should be told; `standstill` says it."""
+        return None if self._abandoned else self._watch.check(now)
+
+    def check_at(self, now: float) -> float:
+        """When to call `check` next, whatever happens until then."""
+        return self._watch.check_at(now)
+
+    def standstill(self, seconds: float, oldest: Batch | None) -> PublishError:
+        """What a standstill of that long comes to. `oldest` is the batch that has been out for longest."""
+        if self._flushes.pending:
+            wait = "a flush"
+        elif self._waiting:
+            wait = f"one of {len(self._topics.by_path)} topics in use to be settled, as max_active_publishers allows no more"
+        elif self._room_wanted:
+            wait = "room for more messages in flight"
+        else:
+            wait = "answers"
+        batch = oldest or (self._retries[0][2] if self._retries else None)
+        refusal = None if batch is None else batch.refusal
+        last = "no call has been answered" if refusal is None else f"the last answer was {refusal}"
+        problem = (
+            f"Pub/Sub has completed no publish for {seconds:.1f} s while the sink waits for {wait}: "
+            f"{self.records} messages are outstanding, and {last}"
+        )
+        topic = "a topic" if batch is None else batch.lane[0]
+        return PublishError(topic, "DEADLINE_EXCEEDED" if refusal is None else refusal.code, problem)
 
     def abandon(self) -> None:
         """Ends it: nothing is sent or settled from here on."""
@@ -125,40 +281,112 @@ class Outbox:
         self._settled_records = self._settled_size = 0
         return settled
 
-    def _settle(self, epoch: int, records: int, size: int) -> None:
-        self._flushes.settled(epoch, records)
-        self._settled_records += records
-        self._settled_size += size
-        self.records -= records
-        self.size -= size
+    def _admit_waiting(self, now: float) -> None:
+        while self._waiting and self._topics.admit(self._waiting[0][1][0]):
+            epoch, lane, data, ends = self._waiting.popleft()
+            self._topics.added(lane[0], len(ends), now)
+            self._batcher.add(lane, data, ends, now, epoch)
+            if epoch != self._flushes.epoch and (not self._waiting or self._waiting[0][0] != epoch):
+                self._batcher.flush()  # no batch spans a flush
+        if self._waiting:
+            self._batcher.send_now()
 
+    def _next(self, now: float) -> Batch | None:
+        for repair in self._repairs.values():
+            if (probe := repair.due(now)) is not None:
+                return probe
+        while True:
+            again = bool(self._retries) and self._retries[0][0] <= now
+            batch = heappop(self._retries)[2] if again else self._batcher.released()
+            if batch is None or not self._repairs:
+                return batch
+            found = self._repairs.get(batch.lane[0])
+            if found is None or found.probe is batch:
+                return batch
+            found.park(batch)
 
-class _Flushes:
-    """Counts what is outstanding between one flush and the next."""
+    def _decide(self, topic: Topic, batch: Batch, refusal: Refusal, now: float) -> PublishError | None:
+        if refusal.verdict is Verdict.PASSING:
+            return self._again(batch, refusal, now)
+        self._progressed(now)
+        if refusal.verdict is Verdict.MISSING_TOPIC:
+            return self._repair(topic, batch, refusal, now)
+        if refusal.verdict is Verdict.FATAL:
+            return PublishError(topic.path, refusal.code, f"{refusal.reason} (after {_attempts(batch)})")
+        repair = topic.repair
+        if repair is not None and repair.probe is batch:
+            repair.probe_refused(now)
+        if batch.messages > 1:
+            self._batcher.isolate(batch)
+            return None
+        if repair is not None:
+            repair.rejected += 1
+        self._rejected_in_a_row += 1
+        self._rejected.append(Rejection(batch, refusal, self._rejected_in_a_row == self._rules.max_consecutive_rejections))
+        return None
 
-    def __init__(self) -> None:
-        self._outstanding: dict[int, int] = {}
-        self._asked: deque[tuple[int, int]] = deque()
+    def _again(self, batch: Batch, refusal: Refusal, now: float) -> PublishError | None:
+        assert batch.attempts is not None
+        at = batch.attempts.next_at(now, self._jitter())
+        if at is not None:
+            heappush(self._retries, (at, batch.order, batch))
+            return None
+        problem = (
+            f"Pub/Sub did not take {batch.messages} messages within the retry budget: {_attempts(batch)} in "
+            f"{now - batch.attempts.began:.1f} s, the last one ended with {refusal}"
+        )
+        return PublishError(batch.lane[0], refusal.code, problem)
 
-    def added(self, epoch: int, records: int) -> None:
-        self._outstanding[epoch] = self._outstanding.get(epoch, 0) + records
+    def _repair(self, topic: Topic, batch: Batch, refusal: Refusal, now: float) -> PublishError | None:
+        if self._rules.never_create is not None:
+            return PublishError(
+                topic.path, refusal.code, f"{refusal.reason} (after {_attempts(batch)}){self._rules.never_create}"
+            )
+        repair = topic.repair
+        if repair is None:
+            repair = topic.repair = self._repairs[topic.path] = TopicRepair(topic, self._rules.recovery)
+        probed = repair.probe is batch
+        repair.park(batch)
+        return repair.attempt_failed(refusal, now, self._jitter()) if probed else None
 
-    def settled(self, epoch: int, records: int) -> None:
-        left = self._outstanding[epoch] - records
-        if left < 0:
-            raise AssertionError(f"{-left} more records of epoch {epoch} were settled than added")
-        if left:
-            self._outstanding[epoch] = left
+    def _resume(self, topic: Topic, now: float) -> None:
+        repair = self._end_repair(topic)
+        for batch in repair.parked():
+            heappush(self._retries, (now, batch.order, batch))
+
+    def _end_repair(self, topic: Topic) -> TopicRepair:
+        del self._repairs[topic.path]
+        repair, topic.repair = topic.repair, None
+        assert repair is not None
+        return repair
+
+    def _ended_by(self, error: PublishError | None) -> PublishError | None:
+        if error is not None:
+            self.abandon()
+        return error
+
+    def _progressed(self, now: float) -> None:
+        if self._free_calls < self._rules.max_calls or self._retries:
+            self._watch.progress(now)
         else:
-            del self._outstanding[epoch]
+            self._watch.stop()
 
-    def ask(self, epoch: int, flush: int) -> None:
-        self._asked.append((epoch, flush))
+    def _settle(self, topic: Topic, batch: Batch) -> None:
+        self._topics.settled(topic, batch.messages)
+        if topic.repair is not None and not topic.unsettled:
+            self._end_repair(topic)
+        self._flushes.settled(batch.epoch, batch.messages)
+        self._room_wanted = False
+        self._settled_records += batch.messages
+        self._settled_size += batch.size
+        self.records -= batch.messages
+        self.size -= batch.size
 
-    def complete(self) -> list[int]:
-        """Flushes whose epochs, and all earlier ones, are settled."""
-        done: list[int] = []
-        oldest = min(self._outstanding, default=None)
-        while self._asked and (oldest is None or self._asked[0][0] < oldest):
-            done.append(self._asked.popleft()[1])
-        return done
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    return one if other is None else other if one is None else min(one, other)
+
+
+def _attempts(batch: Batch) -> str:
+    assert batch.attempts is not None
+    return f"{batch.attempts.count} attempt{'s' if batch.attempts.count > 1 else ''}"

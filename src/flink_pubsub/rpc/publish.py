@@ -41,14 +41,21 @@ class PublishStub:
         return cast("Call", self._publish.future(request, timeout=timeout, metadata=_routing(topic)))
 
 
-def answer(call: Call, messages: int) -> Status | None:
-    """Why the call that ended has not published this many messages, or None if it has."""
+def outcome(call: Call) -> bytes | Status:
+    """The response of a call that ended, or why there is none."""
     try:
-        response = call.result()
+        return call.result()
     except grpc.FutureCancelledError:
         return Status(grpc.StatusCode.CANCELLED, "cancelled here")
     except grpc.RpcError as error:
         return status_of(error)
+
+
+def answer(call: Call, messages: int) -> Status | None:
+    """Why the call that ended has not published this many messages, or None if it has."""
+    response = outcome(call)
+    if isinstance(response, Status):
+        return response
     try:
         ids = len(PublishResponse.FromString(response).message_ids)
     except DecodeError as error:

@@ -12,6 +12,8 @@ from enum import Enum
 
 import grpc
 
+from flink_pubsub.core.refusals import Refusal, Verdict
+
 _Code = grpc.StatusCode
 
 
@@ -72,8 +74,16 @@ class Status:
         """Whether trying again may help."""
         return self.code in RETRYABLE[purpose]
 
+    def refusal(self) -> Refusal:
+        """What this status means as the answer to a publish, or to the creation of its topic."""
+        verdict = _OF_PUBLISH.get(self.code, Verdict.FATAL)
+        return Refusal(Verdict.PASSING if self.retryable(Purpose.PUBLISH) else verdict, self.code.name, self.details)
+
     def __str__(self) -> str:
         return f"{self.code.name}: {self.details}" if self.details else self.code.name
+
+
+_OF_PUBLISH = {_Code.NOT_FOUND: Verdict.MISSING_TOPIC, _Code.INVALID_ARGUMENT: Verdict.INVALID}
 
 
 def status_of(error: BaseException) -> Status:

@@ -16,19 +16,19 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from flink_pubsub.core.batching import MAX_REQUEST_MESSAGES, Thresholds
-from flink_pubsub.core.outbox import Outbox
+from flink_pubsub.core.outbox import Outbox, PublishRules, Rejection
 from flink_pubsub.core.retry import RetryPolicy
 from flink_pubsub.dead_letters import PubSubDeadLetterQueue
 from flink_pubsub.errors import PublishError
 from flink_pubsub.failures import HandlerMetrics
 from flink_pubsub.messages import PubsubMessage
 from flink_pubsub.rpc.channel import open_channel
-from flink_pubsub.rpc.publisher import MAX_CALLS, Entries, Publisher, PublishListener
+from flink_pubsub.rpc.publisher import Entries, Publisher, PublishListener
 from flink_pubsub.wire import pubsub_pb2 as wire
 
 MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024
@@ -77,7 +77,8 @@ def open_publisher(queue: PubSubDeadLetterQueue, metrics: HandlerMetrics) -> Dea
     policy = RetryPolicy(total_timeout=max(RetryPolicy().total_timeout, limits.flush_timeout))
 
     def make(listener: PublishListener) -> Publisher:
-        return Publisher(channel, Outbox(_THRESHOLDS, policy, MAX_CALLS, random.random), listener)
+        rules = PublishRules(_THRESHOLDS, policy, never_create="", progress_timeout=policy.total_timeout)
+        return Publisher(channel, Outbox(rules, random.random), listener)
 
     publisher = DeadLetterPublisher(queue.topic.resource_path, limits, make)
     publisher.register(metrics)
@@ -172,6 +173,10 @@ class DeadLetterPublisher:
 
     def flushed(self, flush: int) -> None:
         """Never called: a wait counts messages itself."""
+
+    def rejected(self, rejections: Sequence[Rejection]) -> None:
+        """The service refuses a message for its content. Any thread."""
+        self.fail(PublishError(self._topic, rejections[0].refusal.code, rejections[0].refusal.reason))
 
     def fail(self, error: BaseException) -> None:
         """Publishing has ended. Any thread."""

@@ -5,12 +5,14 @@ the JVM makes whole entries, its column is passed on as it is and no message is 
 the element is decoded, its topic resolved, its message made, its entry appended to those of the same topic and ordering key.
 
 An exception of user code becomes an error of ours that names what raised, and the topic where it is known; it keeps the
-exception as its cause, and never shows the payload.
+exception as its cause, and never shows the payload. A record that the serializer, here or in the JVM, makes no message of goes
+to `refused`, whose raising ends the batch; anything else that fails does so by itself.
 """
 
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
@@ -26,8 +28,16 @@ from flink_pubsub.schemas import PayloadEncoding, PubSubSerializationSchema
 from flink_pubsub.sink import DestinationResolver, ElementCoding, SinkContext, SinkSpec
 from flink_pubsub.wire import pubsub_pb2 as wire
 
+Refused: TypeAlias = Callable[[str, SerializationError], None]
+"""Takes the topic and the error of a record that cannot be serialized; returning drops the record."""
+
 Serialize: TypeAlias = Callable[[Any, "bytes | None"], "tuple[bytes, str] | None"]
 """From an element and the payload the JVM made of it to entry and ordering key; None skips the record."""
+
+
+def fail(topic: str, error: SerializationError) -> None:
+    """A `Refused` that drops nothing."""
+    raise error
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +48,17 @@ class Encoded:
     messages: int
     size: int
     """Bytes of all entries."""
+    refused: int = 0
+    """Records that could not be serialized."""
 
 
 class Encoder:
     """Makes entries as one sink specifies. Used on one thread."""
 
-    def __init__(self, spec: SinkSpec) -> None:
+    def __init__(self, spec: SinkSpec, refused: Refused = fail) -> None:
         spec.serializer.open()
+        self._refused = refused
+        self._refusals = 0
         self._spec = spec
         self._topic = None if spec.topic is None else spec.topic.resource_path
         self._serialize = _flat(spec.serializer) or _whole(spec.serializer)
@@ -57,13 +71,15 @@ class Encoder:
         Raises:
             RecordError: user code raised, or broke its contract.
             ConfigurationError: a message has an ordering key and the sink no message ordering.
+            Exception: `refused` raised.
         """
         payloads = batch.payloads
-        if self._spec.payload_coding == "message":
+        if self._spec.payload_coding == "message" and not batch.failures:
             assert self._topic is not None
             assert payloads is not None
             return Encoded([((self._topic, ""), payloads.data, payloads.ends)], batch.size, len(payloads.data))
         lanes: dict[Lane, list[bytes]] = {}
+        self._refusals = 0
         for lane, entry in self._messages(batch):
             entries = lanes.get(lane)
             if entries is None:
@@ -71,7 +87,7 @@ class Encoder:
             else:
                 entries.append(entry)
         joined = [(lane, b"".join(entries), list(accumulate(map(len, entries)))) for lane, entries in lanes.items()]
-        return Encoded(joined, sum(map(len, lanes.values())), sum(len(data) for _, data, _ in joined))
+        return Encoded(joined, sum(map(len, lanes.values())), sum(len(data) for _, data, _ in joined), self._refusals)
 
     def _messages(self, batch: WriteBatch) -> Iterator[tuple[Lane, bytes]]:
         spec = self._spec
@@ -80,7 +96,7 @@ class Encoder:
             elements = map(self._decode, batch.elements.values())
         payloads: Iterable[bytes | None] = repeat(None, batch.size) if batch.payloads is None else batch.payloads.values()
         contexts = None if spec.destination_resolver is None else _contexts(batch)
-        serialize, topic = self._serialize, self._topic
+        serialize, topic = _failed_in_jvm if batch.failures else self._serialize, self._topic
         for element, payload in _guarded(elements, payloads):
             if contexts is not None:
                 assert spec.destination_resolver is not None
@@ -89,7 +105,11 @@ class Encoder:
             try:
                 made = serialize(element, payload)
             except SerializationError as error:
-                raise SerializationError(f"{error.problem} (topic {topic})") from error.__cause__
+                self._refusals += 1
+                refusal = SerializationError(f"{error.problem} (topic {topic})")
+                refusal.__cause__ = error.__cause__
+                self._refused(topic, refusal)
+                continue
             if made is None:
                 continue
             entry, key = made
@@ -97,6 +117,22 @@ class Encoder:
                 problem = f"must be True for messages with an ordering key, and one for {topic} has one"
                 raise ConfigurationError("enable_message_ordering", problem)
             yield (topic, key), entry
+
+
+class JavaError(Exception):
+    """What Java code raised, in place of an exception of its own here: the stack trace as text."""
+
+    def __init__(self, trace: str) -> None:
+        """Makes the error from a stack trace, which begins with the exception's class."""
+        super().__init__(trace)
+        self.exception = re.split("[:\\s]", trace, maxsplit=1)[0]
+        """Name of the exception's class."""
+
+
+def _failed_in_jvm(element: Any, trace: bytes | None) -> tuple[bytes, str] | None:
+    """Stands for the serializer in a batch of what the JVM's schema failed on."""
+    cause = JavaError((trace or b"").decode(errors="replace"))
+    raise SerializationError(f"the payload schema raised {cause.exception} in the JVM") from cause
 
 
 def _flat(serializer: PubSubSerializationSchema) -> Serialize | None:

@@ -25,10 +25,9 @@ class PubSubSinkConnector:
 
         Raises:
             CredentialsError: there are no usable credentials.
+            Exception: what opening the serializer or the failure handler raised.
         """
         from flink_pubsub.rpc.channel import open_channel
-        from flink_pubsub.worker.encoding import Encoder
         from flink_pubsub.worker.writer import PubSubSinkWriter
 
-        encoder = Encoder(self.spec)
-        return PubSubSinkWriter(self.spec, encoder, open_channel(self.spec.connection), context)
+        return PubSubSinkWriter(self.spec, open_channel(self.spec.connection), context)

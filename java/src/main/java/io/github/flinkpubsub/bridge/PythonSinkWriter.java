@@ -143,6 +143,9 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
         if (settings.timestamps) {
             batch.withTimestamps();
         }
+        if (settings.takesFailures) {
+            batch.withFailures();
+        }
     }
 
     private void await(BooleanSupplier done) throws InterruptedException {
@@ -211,6 +214,7 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
         private final long maxRecords;
         private final long maxBytes;
         private final boolean timestamps;
+        private final boolean takesFailures;
         private final int batchElements;
         private final int batchBytes;
 
@@ -219,6 +223,7 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
             maxRecords = Frames.integer(Frames.READY, ready, "max_in_flight_records");
             maxBytes = Frames.integer(Frames.READY, ready, "max_in_flight_bytes");
             timestamps = Frames.flag(Frames.READY, ready, "timestamps");
+            takesFailures = Frames.flag(Frames.READY, ready, "takes_failures");
             batchElements = (int) Math.max(1, Math.min(BATCH_ELEMENTS, maxRecords / BATCHES_PER_CAP));
             batchBytes = (int) Math.max(1, Math.min(BATCH_BYTES, maxBytes / BATCHES_PER_CAP));
         }

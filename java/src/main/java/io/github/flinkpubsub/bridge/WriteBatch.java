@@ -2,8 +2,10 @@ package io.github.flinkpubsub.bridge;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import org.apache.flink.core.memory.DataOutputSerializer;
+import org.apache.flink.util.ExceptionUtils;
 
 /**
  * The elements that go to the worker with the next WRITE frame, column by column.
@@ -11,12 +13,17 @@ import org.apache.flink.core.memory.DataOutputSerializer;
  * <p>An element is first encoded and then either added, or taken into the batch that follows: what {@link #take} returns
  * holds added elements only. So its size is known before it is decided whether there is room for it. The buffers are used
  * again and again.
+ *
+ * <p>Where the worker takes failures, an element whose payload cannot be encoded has the stack trace in place of the payload.
+ * A batch holds such elements only, or none: {@link #fits} says when it has to go first.
  */
 final class WriteBatch<T> {
     private static final int HEADER_BYTES = Integer.BYTES + Byte.BYTES + Long.BYTES;
     private static final int ELEMENTS = 1;
     private static final int PAYLOADS = 2;
     private static final int TIMESTAMPS = 4;
+    private static final int FAILURES = 8;
+    private static final int TRACE_BYTES = 16 * 1024;
 
     private final Column<T> elements;
     private final Column<T> payloads;
@@ -24,6 +31,10 @@ final class WriteBatch<T> {
     private int size;
     private long columnBytes;
     private long encodedBytes;
+    private boolean takesFailures;
+    /** Of the element encoded last, and of those added. */
+    private boolean failed;
+    private boolean failures;
 
     /** Either encoder may be null: that column is left out then. */
     WriteBatch(ElementEncoder<? super T> elements, ElementEncoder<? super T> payloads) {
@@ -36,6 +47,11 @@ final class WriteBatch<T> {
         timestamps = new long[64];
     }
 
+    /** From now on an element whose payload cannot be encoded is written as a failure. */
+    void withFailures() {
+        takesFailures = true;
+    }
+
     /** Elements added. */
     int size() {
         return size;
@@ -46,9 +62,9 @@ final class WriteBatch<T> {
         return HEADER_BYTES + (long) size * overhead() + columnBytes;
     }
 
-    /** Whether a frame can hold the batch with the element encoded last. */
+    /** Whether the batch can hold the element encoded last. */
     boolean fits() {
-        return bodyBytes() + overhead() + encodedBytes < Frames.MAX_FRAME_BYTES;
+        return (size == 0 || failed == failures) && bodyBytes() + overhead() + encodedBytes < Frames.MAX_FRAME_BYTES;
     }
 
     private int overhead() {
@@ -64,11 +80,12 @@ final class WriteBatch<T> {
      */
     long encode(T element) throws IOException {
         encodedBytes = 0;
+        failed = false;
         if (elements != null) {
             encodedBytes += elements.encode(element);
         }
         if (payloads != null) {
-            encodedBytes += payloads.encode(element);
+            encodedBytes += encodePayload(element);
         }
         long frame = 1 + HEADER_BYTES + overhead() + encodedBytes;
         if (frame > Frames.MAX_FRAME_BYTES) {
@@ -78,8 +95,22 @@ final class WriteBatch<T> {
         return encodedBytes;
     }
 
+    private int encodePayload(T element) throws IOException {
+        try {
+            return payloads.encode(element);
+        } catch (IOException e) {
+            if (!takesFailures) {
+                throw e;
+            }
+            failed = true;
+            byte[] trace = ExceptionUtils.stringifyException(e.getCause()).getBytes(StandardCharsets.UTF_8);
+            return payloads.put(trace, Math.min(trace.length, TRACE_BYTES));
+        }
+    }
+
     /** Adds the element encoded last. */
     void add(long timestamp) {
+        failures = failed;
         columnBytes += encodedBytes;
         if (timestamps != null) {
             if (size == timestamps.length) {
@@ -99,7 +130,10 @@ final class WriteBatch<T> {
     /** The body of a WRITE frame with all added elements, which leave the batch; one encoded and not added stays. */
     byte[] take(long watermark) throws IOException {
         ByteBuffer body = ByteBuffer.allocate(Math.toIntExact(bodyBytes()));
-        int flags = (elements == null ? 0 : ELEMENTS) | (payloads == null ? 0 : PAYLOADS) | (timestamps == null ? 0 : TIMESTAMPS);
+        int flags = (elements == null ? 0 : ELEMENTS)
+                | (payloads == null ? 0 : PAYLOADS)
+                | (timestamps == null ? 0 : TIMESTAMPS)
+                | (failures ? FAILURES : 0);
         body.putInt(size).put((byte) flags).putLong(watermark);
         if (timestamps != null) {
             body.asLongBuffer().put(timestamps, 0, size);
@@ -138,6 +172,12 @@ final class WriteBatch<T> {
                 throw new IOException("An element cannot be written: " + encoder + " failed on it: " + e, e);
             }
             return out.length() - added;
+        }
+
+        private int put(byte[] bytes, int length) throws IOException {
+            out.setPosition(added);
+            out.write(bytes, 0, length);
+            return length;
         }
 
         private void add(int index) {
