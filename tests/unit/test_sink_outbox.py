@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flink_pubsub.core.batching import Batch, Thresholds
-from flink_pubsub.core.outbox import Outbox, PublishRules, Settled
+from flink_pubsub.core.outbox import Outbox, Settled
+from flink_pubsub.core.publish_rules import PublishRules
 from flink_pubsub.core.refusals import Refusal, Verdict
 from flink_pubsub.core.retry import RetryPolicy
 from flink_pubsub.wire.pubsub_pb2 import PublishRequest, PubsubMessage

@@ -23,33 +23,18 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from flink_pubsub.core.batching import Batch, Batcher, Lane, Thresholds
+from flink_pubsub.core.batching import Batch, Batcher, Lane
 from flink_pubsub.core.flushes import Flushes
 from flink_pubsub.core.progress import Standstill, Watch
+from flink_pubsub.core.publish_rules import PublishRules
 from flink_pubsub.core.refusals import Refusal, Verdict
-from flink_pubsub.core.repairs import RecoveryPolicy, TopicRepair
-from flink_pubsub.core.retry import Attempts, RetryPolicy
+from flink_pubsub.core.repairs import TopicRepair
+from flink_pubsub.core.retry import Attempts
 from flink_pubsub.core.topics import Topic, Topics
 from flink_pubsub.errors import PublishError
-
-
-@dataclass(frozen=True, slots=True)
-class PublishRules:
-    """What a writer's options come to."""
-
-    thresholds: Thresholds
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
-    never_create: str | None = None
-    """What to say of a missing topic, which fails the job then; None lets it be created."""
-    max_calls: int = 200
-    max_topics: int = 100
-    max_consecutive_rejections: int | None = 100
-    progress_timeout: float = 600
-    """Seconds without a completed publish after which the job fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +71,7 @@ class Outbox:
         self._jitter = jitter
         self._retries: list[tuple[float, tuple[int, int], Batch]] = []
         self._repairs: dict[str, TopicRepair] = {}
+        self._creating: dict[str, None] = {}
         self._rejected: list[Rejection] = []
         self._rejected_in_a_row = 0
         self._flushes = Flushes()
@@ -157,9 +143,13 @@ class Outbox:
 
     def take_creations(self, now: float) -> list[str]:
         """The topics to create now; `created` or `not_created` follows for each."""
-        if self._abandoned:
+        if self._abandoned or not self._repairs:
             return []
-        return [path for path, repair in self._repairs.items() if repair.create(now)]
+        creations = [path for path, repair in self._repairs.items() if repair.create(now)]
+        self._creating.update(dict.fromkeys(creations))
+        if creations and not self._watch.running:
+            self._watch.progress(now)
+        return creations
 
     def wake_at(self) -> float | None:
         """When `take` and `take_creations` have to be called although nothing else happens."""
@@ -202,11 +192,15 @@ class Outbox:
     def created(self, path: str, now: float) -> None:
         """The topic exists now."""
         self.topics_created += 1
+        del self._creating[path]
+        self._progressed(now)
         if (repair := self._repairs.get(path)) is not None:
             repair.created(now, self._jitter())
 
     def not_created(self, path: str, refusal: Refusal, now: float) -> PublishError | None:
         """The topic could not be created. Returns what fails the job, after which it is abandoned."""
+        del self._creating[path]
+        self._progressed(now)
         repair = self._repairs.get(path)
         if self._abandoned or repair is None:
             return None
@@ -263,7 +257,7 @@ class Outbox:
             f"Pub/Sub has completed no publish for {seconds:.1f} s while the sink waits for {wait}: "
             f"{self.records} messages are outstanding, and {last}"
         )
-        topic = "a topic" if batch is None else batch.lane[0]
+        topic = next(iter(self._creating), "any topic") if batch is None else batch.lane[0]
         return PublishError(topic, "DEADLINE_EXCEEDED" if refusal is None else refusal.code, problem)
 
     def abandon(self) -> None:
@@ -366,7 +360,7 @@ class Outbox:
         return error
 
     def _progressed(self, now: float) -> None:
-        if self._free_calls < self._rules.max_calls or self._retries:
+        if self._free_calls < self._rules.max_calls or self._retries or self._creating:
             self._watch.progress(now)
         else:
             self._watch.stop()

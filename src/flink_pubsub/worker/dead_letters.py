@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from flink_pubsub.core.batching import MAX_REQUEST_MESSAGES, Thresholds
-from flink_pubsub.core.outbox import Outbox, PublishRules, Rejection
+from flink_pubsub.core.outbox import Outbox, Rejection
+from flink_pubsub.core.publish_rules import PublishRules
 from flink_pubsub.core.retry import RetryPolicy
 from flink_pubsub.dead_letters import PubSubDeadLetterQueue
 from flink_pubsub.errors import PublishError

@@ -21,7 +21,8 @@ import grpc
 from flink_pubsub.bridge.connector import Metrics, WriterContext, WriterSettings
 from flink_pubsub.bridge.frames import WriteBatch
 from flink_pubsub.core.batching import Thresholds
-from flink_pubsub.core.outbox import Outbox, PublishRules, Rejection
+from flink_pubsub.core.outbox import Outbox, Rejection
+from flink_pubsub.core.publish_rules import PublishRules
 from flink_pubsub.core.repairs import RecoveryPolicy
 from flink_pubsub.core.retry import RetryPolicy
 from flink_pubsub.errors import PublishError
