@@ -30,9 +30,7 @@ PATIENCE = 20.0
 class WorkerDriver:
     """A worker process with a test at both ends of its pipes."""
 
-    def __init__(
-        self, *, python: str = sys.executable, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, *, python: str = sys.executable, env: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
             [python, "-m", "flink_pubsub.bridge"],
             stdin=subprocess.PIPE,
@@ -59,9 +57,7 @@ class WorkerDriver:
             thread.start()
 
     def _read(self) -> None:
-        reader = FrameReader(
-            self.stdout.read1 if hasattr(self.stdout, "read1") else self.stdout.read
-        )
+        reader = FrameReader(self.stdout.read1 if hasattr(self.stdout, "read1") else self.stdout.read)
         while (frame := reader.next()) is not None:
             self.frames.put(frame)
         self.frames.put(None)

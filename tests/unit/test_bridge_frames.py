@@ -38,9 +38,7 @@ def test_frames_come_out_as_they_went_in(frames: list[tuple[Kind, bytes]]) -> No
 
 
 @given(st.binary(max_size=200), st.integers(1, 7))
-def test_a_source_that_gives_a_few_bytes_at_a_time_makes_no_difference(
-    body: bytes, step: int
-) -> None:
+def test_a_source_that_gives_a_few_bytes_at_a_time_makes_no_difference(body: bytes, step: int) -> None:
     source = io.BytesIO(encode(Kind.WRITE, body))
     assert FrameReader(lambda size: source.read(min(size, step))).next() == (
         Kind.WRITE,
@@ -103,9 +101,7 @@ def test_a_control_body_that_is_not_a_json_object_is_an_error(body: bytes) -> No
 
 
 def test_a_control_frame_carries_a_json_object() -> None:
-    [(kind, body)] = read_all(
-        encode_json(Kind.FLUSH, {"flush": 3, "end_of_input": True})
-    )
+    [(kind, body)] = read_all(encode_json(Kind.FLUSH, {"flush": 3, "end_of_input": True}))
     assert (kind, decode_json(kind, body)) == (
         Kind.FLUSH,
         {"flush": 3, "end_of_input": True},
@@ -117,9 +113,7 @@ def write_body(size: int, flags: int, columns: bytes) -> bytes:
 
 
 def column(values: list[bytes]) -> bytes:
-    return b"".join(struct.pack(">I", len(value)) for value in values) + b"".join(
-        values
-    )
+    return b"".join(struct.pack(">I", len(value)) for value in values) + b"".join(values)
 
 
 @given(
@@ -137,9 +131,7 @@ def test_a_write_batch_comes_out_as_it_went_in(
 ) -> None:
     elements, payloads = [row[0] for row in rows], [row[1] for row in rows]
     stamps = b"".join(struct.pack(">q", row[2]) for row in rows)
-    batch = WriteBatch.decode(
-        write_body(len(rows), 7, stamps + column(elements) + column(payloads))
-    )
+    batch = WriteBatch.decode(write_body(len(rows), 7, stamps + column(elements) + column(payloads)))
     assert batch.elements is not None
     assert batch.payloads is not None
     assert batch.timestamps is not None
@@ -158,10 +150,7 @@ def test_random_write_bodies_are_batches_or_one_clear_error(body: bytes) -> None
     except ProtocolError as error:
         assert "WRITE" in str(error)
     else:
-        assert all(
-            c is None or len(c.values()) == batch.size
-            for c in (batch.elements, batch.payloads)
-        )
+        assert all(c is None or len(c.values()) == batch.size for c in (batch.elements, batch.payloads))
 
 
 def test_a_write_batch_that_claims_more_than_it_holds_is_an_error() -> None:
@@ -189,7 +178,4 @@ def test_a_record_block_is_laid_out_by_column() -> None:
         + struct.pack(">II", 1, 2)
         + b"abc"
     )
-    assert (
-        b"".join(RecordBlock(0, 1, [b"x"]).parts())
-        == struct.pack(">HBqII", 0, 0, 1, 1, 1) + struct.pack(">I", 1) + b"x"
-    )
+    assert b"".join(RecordBlock(0, 1, [b"x"]).parts()) == struct.pack(">HBqII", 0, 0, 1, 1, 1) + struct.pack(">I", 1) + b"x"

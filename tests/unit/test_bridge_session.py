@@ -67,9 +67,7 @@ def test_checkpoints_and_pauses_reach_the_reader(tmp_path: Path) -> None:
         worker.send_json(Kind.PAUSE_RESUME, pause=["s0"], resume=[])
         worker.send_json(Kind.SNAPSHOT, checkpoint=3, positions={"s0": 2})
         worker.send_json(Kind.CHECKPOINT_COMPLETE, checkpoint=3)
-        worker.send_json(
-            Kind.RECORD_FAILED, split="s0", sequence=2, error="bad", emitting=True
-        )
+        worker.send_json(Kind.RECORD_FAILED, split="s0", sequence=2, error="bad", emitting=True)
         worker.send_json(Kind.CLOSE, seconds=1)
         worker.expect(Kind.CLOSED)
     assert journal.read_text().splitlines() == [
@@ -169,9 +167,7 @@ def test_another_python_is_refused_naming_both_and_the_mend() -> None:
 
 
 @pytest.mark.feature("DEP-04")
-def test_a_module_that_the_worker_lacks_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_the_worker_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "only_here.py").write_text("class Connector:\n    pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     module = __import__("only_here")
@@ -189,9 +185,7 @@ def test_a_module_that_the_worker_lacks_is_named(
         (encode(Kind.SNAPSHOT, b"nonsense"), "not JSON"),
     ],
 )
-def test_a_broken_frame_fails_the_session_with_one_clear_error(
-    frame: bytes, message: str
-) -> None:
+def test_a_broken_frame_fails_the_session_with_one_clear_error(frame: bytes, message: str) -> None:
     with WorkerDriver() as worker:
         worker.open(CountingSource(), "reader")
         worker.expect(Kind.READY)
@@ -216,9 +210,6 @@ def test_a_session_that_was_never_opened_closes_too() -> None:
     with WorkerDriver() as worker:
         worker.expect(Kind.HELLO)
         worker.send_json(Kind.CLOSE, seconds=1)
-        assert (
-            decode_json(Kind.FAILED, worker.expect(Kind.FAILED))["message"]
-            == "closed before it was opened"
-        )
+        assert decode_json(Kind.FAILED, worker.expect(Kind.FAILED))["message"] == "closed before it was opened"
         worker.expect(Kind.CLOSED)
         assert worker.ended() == 0
