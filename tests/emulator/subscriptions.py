@@ -25,12 +25,14 @@ class Bench:
         batches_per_key: int = 1,
         dead_letter: bool = False,
         topic: dict[str, Any] | None = None,
+        epoch: float = 0.0,
         **settings: Any,
     ) -> None:
         self.now = 0.0
-        self.service = Service(batches_per_key=batches_per_key, log_deliveries=10_000)
+        self.service = Service(epoch=epoch, batches_per_key=batches_per_key, log_deliveries=10_000)
         self.service.create_topic(wire.Topic(name=TOPIC, **(topic or {})), self.now)
         if dead_letter:
+            self.service.create_topic(wire.Topic(name=DEAD_LETTER_TOPIC), self.now)
             settings["dead_letter_policy"] = wire.DeadLetterPolicy(dead_letter_topic=DEAD_LETTER_TOPIC)
         self.create_subscription(SUBSCRIPTION, enable_message_ordering=ordered, **settings)
         self.subscription = self.service.subscription(SUBSCRIPTION)
@@ -40,8 +42,8 @@ class Bench:
         self.service.create_subscription(wire.Subscription(name=name, topic=topic, **settings), self.now)
         return self.service.subscription(name)
 
-    def publish(self, *data: str, key: str = "") -> None:
-        messages = [wire.PubsubMessage(data=item.encode(), ordering_key=key) for item in data]
+    def publish(self, *data: str, key: str = "", **attributes: str) -> None:
+        messages = [wire.PubsubMessage(data=item.encode(), ordering_key=key, attributes=attributes) for item in data]
         request = wire.PublishRequest(topic=TOPIC, messages=messages)
         self.service.publish(request, request.ByteSize(), self.now)
 
@@ -49,7 +51,7 @@ class Bench:
         consumer = Consumer(
             lambda: self.woken.append(consumer), max_messages=max_messages, max_bytes=max_bytes, ack_deadline=ack_deadline
         )
-        self.subscription.open(consumer)
+        self.subscription.open(consumer, self.now)
         return consumer
 
     def take(self, consumer: Consumer, limit: int = 1000) -> dict[str, str]:
@@ -79,6 +81,14 @@ class Bench:
         request = wire.SeekRequest(subscription=subscription)
         request.time.seconds = int(seconds)
         request.time.nanos = round(seconds % 1 * 10**9)
+        self.service.seek(request, self.now)
+
+    def snapshot(self, name: str, subscription: str = SUBSCRIPTION) -> wire.Snapshot:
+        request = wire.CreateSnapshotRequest(name=f"projects/p/snapshots/{name}", subscription=subscription)
+        return self.service.snapshots.create(request, self.now)
+
+    def seek_to(self, snapshot: str, subscription: str = SUBSCRIPTION) -> None:
+        request = wire.SeekRequest(subscription=subscription, snapshot=f"projects/p/snapshots/{snapshot}")
         self.service.seek(request, self.now)
 
     def waiting(self, subscription: Subscription | None = None) -> list[str]:

@@ -155,7 +155,7 @@ def test_what_a_closed_stream_holds_stays_leased() -> None:
     consumer = bench.consumer()
     bench.publish("a")
     bench.take(consumer)
-    bench.subscription.close(consumer)
+    bench.subscription.close(consumer, bench.now)
     assert bench.subscription.counts().outstanding == 1
     bench.pass_time(10)
     assert list(bench.take(bench.consumer())) == ["a"]
@@ -223,4 +223,4 @@ def test_settled_deliveries_leave_nothing_behind() -> None:
     assert (counts.acked, counts.backlog, counts.outstanding) == (50, 0, 0)
     assert bench.subscription._backlog.keyed is not None
     assert not bench.subscription._backlog.keyed._keys
-    assert not bench.subscription._leases
+    assert not bench.subscription._held._leases

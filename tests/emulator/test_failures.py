@@ -11,9 +11,8 @@ from tests.emulator.subscriptions import DEAD_LETTER_TOPIC, SUBSCRIPTION, Bench
 pytestmark = pytest.mark.feature("BEY-07")
 
 
-def with_dead_letters(*, ordered: bool = False) -> Bench:
-    bench = Bench(dead_letter=True, ordered=ordered)
-    bench.service.create_topic(wire.Topic(name=DEAD_LETTER_TOPIC), bench.now)
+def with_dead_letters(*, ordered: bool = False, epoch: float = 0.0) -> Bench:
+    bench = Bench(dead_letter=True, ordered=ordered, epoch=epoch)
     bench.create_subscription("projects/p/subscriptions/dead-letters", DEAD_LETTER_TOPIC)
     return bench
 
@@ -26,12 +25,11 @@ def fail(bench: Bench, times: int) -> None:
     consumer = bench.consumer()
     for _ in range(times):
         bench.nack(*bench.take(consumer).values())
-    bench.subscription.close(consumer)
+    bench.subscription.close(consumer, bench.now)
 
 
 def test_a_message_is_forwarded_after_its_last_attempt_and_says_where_it_comes_from() -> None:
-    bench = with_dead_letters()
-    bench.pass_time(1_600_000_000.25)
+    bench = with_dead_letters(epoch=1_600_000_000.25)
     message = wire.PubsubMessage(data=b"x", attributes={"a": "1"}, ordering_key="k")
     (message_id,) = bench.service.publish(
         wire.PublishRequest(topic="projects/p/topics/orders", messages=[message]), 0, bench.now
@@ -70,6 +68,7 @@ def test_without_the_grants_attempts_rise_until_they_are_given(withheld: str | N
 
 def test_without_the_dead_letter_topic_attempts_rise() -> None:
     bench = Bench(dead_letter=True)
+    bench.service.delete_topic(wire.DeleteTopicRequest(topic=DEAD_LETTER_TOPIC), bench.now)
     bench.publish("a")
     fail(bench, 6)
     assert bench.attempts(bench.consumer()) == [7]

@@ -77,7 +77,7 @@ def test_a_key_goes_to_another_stream_once_nothing_of_it_is_outstanding() -> Non
     holder, other = bench.consumer(), bench.consumer()
     bench.publish("a1", "a2", key="a")
     ids = bench.take(holder)
-    bench.subscription.close(holder)
+    bench.subscription.close(holder, bench.now)
     bench.nack(ids["a2"])
     assert bench.take(other) == {}
     bench.ack(ids["a1"])

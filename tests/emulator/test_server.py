@@ -6,6 +6,7 @@ import gc
 import socket
 import threading
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 
 import grpc
 import pytest
@@ -225,14 +226,9 @@ def test_a_request_of_more_than_half_a_mebibyte_of_ack_ids_is_refused(emulator: 
 
 
 def test_what_the_emulator_lacks_says_so(emulator: Emulator, client: Client) -> None:
-    for path, request in (
-        ("Subscriber/CreateSnapshot", wire.CreateSnapshotRequest(subscription=SUBSCRIPTION)),
-        ("Publisher/DetachSubscription", wire.DetachSubscriptionRequest(subscription=SUBSCRIPTION)),
-    ):
-        code, text = refused(lambda path=path, request=request: client.call(path, request, wire.SeekResponse))  # type: ignore[misc]
-        assert (code, text) == (StatusCode.UNIMPLEMENTED, f"The emulator does not support {path.split('/')[1]}.")
-    code, text = refused(lambda: client.subscription(TOPIC, filter="attributes:a"))
-    assert (code, text) == (StatusCode.UNIMPLEMENTED, "The emulator does not support filters.")
+    request = wire.GetSubscriptionRequest(subscription=SUBSCRIPTION)
+    code, text = refused(lambda: client.call("Subscriber/ModifyPushConfig", request, wire.Subscription))
+    assert (code, text) == (StatusCode.UNIMPLEMENTED, "The emulator does not support ModifyPushConfig.")
 
 
 def test_published_messages_are_forgotten_beyond_a_bound_and_that_is_said() -> None:
@@ -340,3 +336,79 @@ def test_dead_letter_grants_can_be_withheld(emulator: Emulator, client: Client) 
     client.modack(subscription, 0, message.ack_id)
     assert [m.data for m in emulator.published(letters)] == [b"x"]
     assert emulator.counts(subscription).dead_lettered == 1
+
+
+@pytest.mark.feature("BEY-07")
+def test_a_restart_breaks_streams_and_calls_and_keeps_everything_else(emulator: Emulator, client: Client) -> None:
+    endpoint = emulator.endpoint
+    emulator.publish_all(TOPIC, [wire.PubsubMessage(data=b"%d" % n) for n in range(3)])
+    stream = client.stream(SUBSCRIPTION, max_outstanding_messages=2)
+    held = stream.receive(2)
+    emulator.restart()
+    assert emulator.endpoint == endpoint
+    assert refused(lambda: list(stream.responses()))[0] in (StatusCode.UNAVAILABLE, StatusCode.CANCELLED)
+    again = Client(endpoint)
+    again.ack(SUBSCRIPTION, *(message.ack_id for message in held))
+    assert data(again.stream(SUBSCRIPTION).receive(1)) == [b"2"]
+    assert emulator.counts(SUBSCRIPTION).acked == 2
+    again.close()
+
+
+@pytest.mark.feature("BEY-07")
+def test_leases_end_during_an_outage_too(emulator: Emulator, clock: ManualClock, client: Client) -> None:
+    emulator.publish(TOPIC, b"x")
+    client.pull(SUBSCRIPTION, 1)
+    emulator.stop()
+    with pytest.raises(grpc.FutureTimeoutError):
+        grpc.channel_ready_future(grpc.insecure_channel(emulator.endpoint)).result(0.05)
+    clock.advance(10)
+    emulator.start()
+    assert emulator.counts(SUBSCRIPTION).expiries == 1
+    with pytest.raises(RuntimeError, match="is running"):
+        emulator.start()
+
+
+@pytest.mark.feature("BEY-07")
+def test_time_goes_on_after_a_restart() -> None:
+    with Emulator() as emulator:
+        emulator.create_topic(TOPIC)
+        emulator.create_subscription(SUBSCRIPTION, TOPIC)
+        emulator.publish(TOPIC, b"x")
+        emulator.restart()
+        client = Client(emulator.endpoint)
+        (message,) = client.pull(SUBSCRIPTION, 1)
+        client.modack(SUBSCRIPTION, 1, message.ack_id)
+        emulator.wait_until(lambda: emulator.counts(SUBSCRIPTION).expiries == 1)
+        client.close()
+
+
+@pytest.mark.feature("BEY-07")
+def test_detaching_ends_streams_with_failed_precondition(emulator: Emulator, client: Client) -> None:
+    stream = client.stream(SUBSCRIPTION)
+    emulator.wait_until(lambda: emulator.open_streams() == 1)
+    request = wire.DetachSubscriptionRequest(subscription=SUBSCRIPTION)
+    client.call("Publisher/DetachSubscription", request, wire.DetachSubscriptionResponse)
+    for call in (lambda: list(stream.responses()), lambda: client.pull(SUBSCRIPTION, 1), lambda: client.pull_now(SUBSCRIPTION)):
+        assert refused(call) == (
+            StatusCode.FAILED_PRECONDITION,
+            "The subscription is detached from its topic (resource=orders).",
+        )
+    emulator.create_subscription("projects/p/subscriptions/other", TOPIC)
+    emulator.detach_subscription("projects/p/subscriptions/other")
+    assert refused(lambda: client.pull("projects/p/subscriptions/other", 1))[0] is StatusCode.FAILED_PRECONDITION
+
+
+@pytest.mark.feature("BEY-07")
+def test_seeking_by_name_of_a_snapshot_or_by_time(emulator: Emulator, client: Client) -> None:
+    snapshot = "projects/p/snapshots/before"
+    emulator.publish(TOPIC, b"x")
+    emulator.create_snapshot(snapshot, SUBSCRIPTION)
+    emulator.seek(SUBSCRIPTION, datetime.now(timezone.utc) + timedelta(days=1))
+    assert emulator.counts(SUBSCRIPTION).backlog == 0
+    emulator.seek(SUBSCRIPTION, snapshot)
+    assert data(client.pull(SUBSCRIPTION, 1)) == [b"x"]
+    with pytest.raises(ValueError, match="has no time zone"):
+        emulator.seek(SUBSCRIPTION, datetime(2024, 1, 1))
+    emulator.deny("Seek", snapshot)
+    request = wire.SeekRequest(subscription=SUBSCRIPTION, snapshot=snapshot)
+    assert refused(lambda: client.call("Subscriber/Seek", request, wire.SeekResponse))[0] is StatusCode.PERMISSION_DENIED

@@ -99,19 +99,26 @@ class Backlog:
         if self.keyed is not None:
             yield from self.keyed.firsts()
 
-    def drop(self, lapsed: Callable[[Message], bool]) -> int:
-        """Drop the messages that are too old; returns how many."""
+    def drop(self, lapsed: Callable[[Message], bool], *, oldest_first: bool) -> int:
+        """Drop the messages that are too old, which are the oldest or any; returns how many."""
         before = len(self)
-        while self.fresh and lapsed(self.fresh[0]):
-            self.fresh.popleft()
+        if oldest_first:
+            while self.fresh and lapsed(self.fresh[0]):
+                self.fresh.popleft()
+        else:
+            self.fresh = _without(self.fresh, lapsed)
         if self.returned:
-            self.returned = deque(message for message in self.returned if not lapsed(message))
+            self.returned = _without(self.returned, lapsed)
         if self._aside:
             self._aside = [entry for entry in self._aside if isinstance(entry[2], KeyQueue) or not lapsed(entry[2])]
             heapq.heapify(self._aside)
         if self.keyed is not None:
-            self.keyed.drop(lapsed)
+            self.keyed.drop(lapsed, oldest_first=oldest_first)
         return before - len(self)
+
+
+def _without(messages: Iterable[Message], lapsed: Callable[[Message], bool]) -> deque[Message]:
+    return deque(message for message in messages if not lapsed(message))
 
 
 def backoff(failures: int, minimum: float, maximum: float) -> float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from types import TracebackType
 
+from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import StatusCode
 
 from flink_pubsub.emulator.clock import Clock, ManualClock
@@ -20,7 +22,8 @@ from flink_pubsub.wire import pubsub_pb2 as wire
 class Emulator:
     """A Pub/Sub service inside this process.
 
-    A context manager; usable once. Methods may be called from any thread. Resources are named in full, as
+    A context manager. It may be stopped and started again, on the same port and with everything it holds: what a client sees
+    of an outage. Methods, but for starting and stopping, may be called from any thread. Resources are named in full, as
     `projects/p/topics/t`; calls are named by their method alone, as `Publish`. What the service would refuse raises
     `ServiceError`.
 
@@ -60,25 +63,37 @@ class Emulator:
         )
         self._engine = Engine(self._service, clock)
         self._shell = Shell(self._engine)
-        self._started = self._stopped = False
+        self._has_endpoint = self._running = False
 
     # Life
 
     def start(self) -> Emulator:
-        """Listen and answer; returns itself."""
-        if self._started:
-            raise RuntimeError("an emulator starts once; make another one")
+        """Listen and answer; returns itself.
+
+        Raises:
+            OSError: the port is taken or the host is not this machine's.
+        """
+        if self._running:
+            raise RuntimeError("the emulator is running")
         self._port = self._shell.start(self._host, self._port)
-        self._started = True
+        self._has_endpoint = self._running = True
         self._engine.start()
         return self
 
     def stop(self) -> None:
-        """End all calls and streams and give up the port; returns when every thread has ended."""
-        if self._started and not self._stopped:
-            self._stopped = True
+        """End all calls and streams and give up the port; returns when every thread has ended.
+
+        What is outstanding stays so; leases that end meanwhile have ended when it is started again.
+        """
+        if self._running:
+            self._running = False
             self._shell.stop()
             self._engine.stop()
+
+    def restart(self) -> None:
+        """Stop and start at once: all streams and calls break, everything else is kept."""
+        self.stop()
+        self.start()
 
     def __enter__(self) -> Emulator:
         return self.start()
@@ -91,7 +106,7 @@ class Emulator:
     @property
     def endpoint(self) -> str:
         """Where it listens, as `host:port`: what clients take as PUBSUB_EMULATOR_HOST."""
-        if not self._started:
+        if not self._has_endpoint:
             raise RuntimeError("the emulator has no endpoint before it is started")
         return f"{self._host}:{self._port}"
 
@@ -115,6 +130,24 @@ class Emulator:
         """Delete a subscription; its streams end with NOT_FOUND."""
         request = wire.DeleteSubscriptionRequest(subscription=name)
         self._engine.run(lambda now: self._service.delete_subscription(request, now))
+
+    def detach_subscription(self, name: str) -> None:
+        """Detach a subscription: its messages are dropped, and pulling ends with FAILED_PRECONDITION."""
+        request = wire.DetachSubscriptionRequest(subscription=name)
+        self._engine.run(lambda now: self._service.detach_subscription(request, now))
+
+    def create_snapshot(self, name: str, subscription: str) -> None:
+        """Keep the subscription's backlog, and what is published from now on, for a seek."""
+        request = wire.CreateSnapshotRequest(name=name, subscription=subscription)
+        self._engine.run(lambda now: self._service.snapshots.create(request, now))
+
+    def seek(self, subscription: str, to: datetime | str) -> None:
+        """Seek a subscription to a time, which must have a time zone, or to a snapshot."""
+        if isinstance(to, str):
+            request = wire.SeekRequest(subscription=subscription, snapshot=to)
+        else:
+            request = wire.SeekRequest(subscription=subscription, time=_timestamp(to))
+        self._engine.run(lambda now: self._service.seek(request, now))
 
     def publish(
         self, topic: str, data: bytes = b"", attributes: Mapping[str, str] | None = None, ordering_key: str = ""
@@ -244,7 +277,7 @@ class Emulator:
             if method == "StreamingPull":
                 for session in self._shell.streams():
                     if resource in (None, session.subscription_name):
-                        session.finish(denied())
+                        session.finish(denied(), now)
 
         self._engine.run(deny)
 
@@ -263,6 +296,10 @@ class Emulator:
     def restore_dead_letter_grants(self, resource: str | None = None) -> None:
         """Give the service agent back its rights on a subscription or dead-letter topic, or all of them."""
         self._engine.run(lambda now: self._service.dead_letters.grant(resource))
+
+    def fail_ack_ids(self, subscription: str, failure: str = "TRANSIENT_FAILURE_INTERNAL", times: int = 1) -> None:
+        """With exactly-once delivery, have the next `times` valid ack ids fail for this reason, be it an ack or a deadline."""
+        self._engine.run(lambda now: self._service.subscription(subscription).ack_ids.fail_next(times, failure))
 
     def set_topic_propagation(self, seconds: float) -> None:
         """Change `topic_propagation_seconds` for topics created from now on."""
@@ -307,10 +344,18 @@ class Emulator:
         def end(now: float) -> int:
             sessions = [s for s in self._shell.streams() if subscription in (None, s.subscription_name)]
             for session in sessions:
-                session.finish(error)
+                session.finish(error, now)
             return len(sessions)
 
         return self._engine.run(end)
+
+
+def _timestamp(time: datetime) -> Timestamp:
+    if time.tzinfo is None:
+        raise ValueError(f"{time} has no time zone; give it one, such as datetime.timezone.utc")
+    timestamp = Timestamp()
+    timestamp.FromDatetime(time.astimezone(timezone.utc))
+    return timestamp
 
 
 __all__ = ["Emulator", "ManualClock"]

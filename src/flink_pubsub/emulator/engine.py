@@ -32,25 +32,28 @@ class Engine:
         self.clock = clock
         self._due_changed = threading.Condition(self.lock)
         self._driver_sleeps_until: float | None = None
-        self._stopped = False
-        self._driver = threading.Thread(target=self._drive, name="pubsub-emulator-clock", daemon=True)
+        self._stopped = True
+        self._driver: threading.Thread | None = None
 
     def start(self) -> None:
-        """Let time pass."""
+        """Let time pass; what fell due while it did not happens now."""
+        self._stopped = False
         if isinstance(self.clock, ManualClock):
             self.clock.on_advance(self.tick)
+            self.tick()
         else:
+            self._driver = threading.Thread(target=self._drive, name="pubsub-emulator-clock", daemon=True)
             self._driver.start()
 
     def stop(self) -> None:
-        """Let time stand still; ends the thread."""
+        """Let nothing fall due any more by itself; ends the thread."""
         with self.lock:
             self._stopped = True
             self._due_changed.notify_all()
             self.changed.notify_all()
         if isinstance(self.clock, ManualClock):
             self.clock.remove_listener(self.tick)
-        elif self._driver.is_alive():
+        elif self._driver is not None:
             self._driver.join()
 
     def run(self, operation: Callable[[float], T]) -> T:
@@ -75,7 +78,7 @@ class Engine:
         with self.lock:
             while not predicate():
                 remaining = give_up_at - time.monotonic()
-                if remaining <= 0 or self._stopped:
+                if remaining <= 0:
                     return False
                 self.changed.wait(remaining)
             return True
@@ -95,4 +98,4 @@ class Engine:
                     self.tick()
                     continue
                 self._driver_sleeps_until = due
-                self._due_changed.wait(None if due is None else due - now)
+                self._due_changed.wait(None if due is None else min(due - now, threading.TIMEOUT_MAX))

@@ -5,6 +5,8 @@ Every refusal of the state machine is a `ServiceError`; the gRPC shell turns it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from grpc import StatusCode
 
 STREAM_CLOSED = "The service was unable to fulfill your request. Please try again. [code=8a75]"
@@ -17,12 +19,14 @@ class ServiceError(Exception):
     Attributes:
         code: the gRPC status.
         message: the text sent with it.
+        trailers: metadata sent with it.
     """
 
-    def __init__(self, code: StatusCode, message: str) -> None:
+    def __init__(self, code: StatusCode, message: str, *, trailers: Sequence[tuple[str, bytes]] = ()) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
+        self.trailers = trailers
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
@@ -49,6 +53,11 @@ def denied() -> ServiceError:
     return ServiceError(StatusCode.PERMISSION_DENIED, "User not authorized to perform this action.")
 
 
+def failed_precondition(message: str) -> ServiceError:
+    """A FAILED_PRECONDITION with this text."""
+    return ServiceError(StatusCode.FAILED_PRECONDITION, message)
+
+
 def unsupported(what: str) -> ServiceError:
     """Something the service offers and this emulator does not."""
     return ServiceError(StatusCode.UNIMPLEMENTED, f"The emulator does not support {what}.")
@@ -62,6 +71,13 @@ def too_large(what: str, value: int, maximum: int) -> ServiceError:
 def too_small(what: str, value: int, minimum: int) -> ServiceError:
     """A counted thing below its limit."""
     return invalid(f"The value for {what} is too small. You passed {value} in the request, but the minimum value is {minimum}.")
+
+
+def out_of_range(what: str, value: int, minimum: int, maximum: int) -> ServiceError:
+    """A number out of its range, for which the service has a status of its own."""
+    size, end, bound = ("small", "minimum", minimum) if value < minimum else ("large", "maximum", maximum)
+    text = f"The value for {what} is too {size}. You passed {value} in the request, but the {end} value is {bound}."
+    return ServiceError(StatusCode.OUT_OF_RANGE, text)
 
 
 def bad_ack_deadline(seconds: int) -> ServiceError:

@@ -6,6 +6,7 @@ A plain table; the gRPC shell asks it once per call. Methods are named as in the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from grpc import StatusCode
@@ -23,8 +24,8 @@ class _Failure:
     after: bool
     seen: int = 0
 
-    def strikes(self, method: str, resource: str) -> bool:
-        if self.method != method or self.resource not in (None, resource) or self.times == 0:
+    def strikes(self, method: str, resources: Collection[str]) -> bool:
+        if self.method != method or self.times == 0 or (self.resource is not None and self.resource not in resources):
             return False
         self.seen += 1
         if self.seen % self.every:
@@ -107,15 +108,18 @@ class Faults:
         """Whether calls are to wait."""
         return method in self._silent
 
-    def judge(self, method: str, resource: str) -> Verdict:
-        """What to do with this call; a denial goes first, then the first matching failure counts it and decides."""
+    def judge(self, method: str, resources: Collection[str]) -> Verdict:
+        """What to do with this call on these resources.
+
+        A denial goes first; otherwise the first matching failure counts the call and decides.
+        """
         if not self._failures and not self._delays and not self._denied:
             return _UNTOUCHED
         delay = self._delays.get(method, 0.0)
-        if (method, None) in self._denied or (method, resource) in self._denied:
+        if not self._denied.isdisjoint((method, resource) for resource in (None, *resources)):
             return Verdict(delay, denied())
         for failure in self._failures:
-            if failure.strikes(method, resource):
+            if failure.strikes(method, resources):
                 if failure.times == 0:
                     self._failures.remove(failure)
                 return Verdict(delay, None, failure.error) if failure.after else Verdict(delay, failure.error)

@@ -9,7 +9,8 @@ import re
 
 from google.protobuf.duration_pb2 import Duration
 
-from flink_pubsub.emulator.errors import bad_ack_deadline, invalid, too_large, too_small, unsupported
+from flink_pubsub.emulator import filters
+from flink_pubsub.emulator.errors import bad_ack_deadline, invalid, out_of_range, too_large, too_small
 from flink_pubsub.emulator.retention import seconds_of
 from flink_pubsub.wire import pubsub_pb2 as wire
 
@@ -20,6 +21,9 @@ MAX_ATTRIBUTES = 100
 MAX_ATTRIBUTE_KEY_BYTES = 256
 MAX_ATTRIBUTE_VALUE_BYTES = 1024
 MAX_ORDERING_KEY_BYTES = 1024
+
+DELETED_TOPIC = "_deleted-topic_"
+"""The topic of a subscription whose topic is gone."""
 
 _DAY = 86_400
 _ID = r"(?!goog)[A-Za-z][A-Za-z0-9\-_.~+%]{2,254}"
@@ -92,12 +96,8 @@ def check_topic(settings: wire.Topic) -> None:
 
 def check_subscription(settings: wire.Subscription) -> None:
     """Refuse settings of a subscription, or fill in what the service fills in."""
-    if settings.push_config.push_endpoint:
-        raise unsupported("push subscriptions")
     if settings.filter:
-        raise unsupported("filters")
-    if settings.enable_exactly_once_delivery:
-        raise unsupported("exactly-once delivery")
+        filters.parse(settings.filter)
     if settings.ack_deadline_seconds == 0:
         settings.ack_deadline_seconds = 10
     if not 10 <= settings.ack_deadline_seconds <= 600:
@@ -115,7 +115,7 @@ def check_subscription(settings: wire.Subscription) -> None:
         check_name(settings.dead_letter_policy.dead_letter_topic, "topics")
         attempts = settings.dead_letter_policy.max_delivery_attempts or 5
         if not 5 <= attempts <= 100:
-            raise invalid(f"Invalid max_delivery_attempts given ({attempts}). It must be between 5 and 100.")
+            raise out_of_range("max_delivery_attempts", attempts, 5, 100)
         settings.dead_letter_policy.max_delivery_attempts = attempts
 
 
@@ -124,10 +124,18 @@ def _complete_retry_policy(policy: wire.RetryPolicy) -> None:
         policy.minimum_backoff.seconds = 10
     if not policy.HasField("maximum_backoff"):
         policy.maximum_backoff.seconds = 600
-    for field in ("minimum_backoff", "maximum_backoff"):
-        _check_duration(f"retry_policy.{field}", getattr(policy, field), 0, 600)
-    if seconds_of(policy.minimum_backoff) > seconds_of(policy.maximum_backoff):
-        raise invalid("Invalid retry_policy given: minimum_backoff must not be longer than maximum_backoff.")
+    minimum, maximum = seconds_of(policy.minimum_backoff), seconds_of(policy.maximum_backoff)
+    for field, seconds in (("minimum_backoff", minimum), ("maximum_backoff", maximum)):
+        if not 0 <= seconds <= 600:
+            raise invalid(
+                f"The value for {field} is out of bounds. You passed {seconds:g}s in the request, but the value must be "
+                "between 0s and 600s."
+            )
+    if minimum > maximum:
+        raise invalid(
+            f"The value for maximum_backoff is too small. You passed {maximum:g}s in the request, but the minimum value is "
+            f"{minimum:g}s."
+        )
 
 
 def check_stream_ack_deadline(seconds: int) -> None:

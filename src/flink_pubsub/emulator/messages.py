@@ -112,9 +112,15 @@ def delivery_numbers(ack_ids: Sequence[str]) -> list[int]:
     except ValueError:
         numbers = []
     if len(numbers) != len(ack_ids):
-        culprit = next((a for a in ack_ids if not (a.startswith(prefix) and a[start:].isdecimal())), ack_ids[0])
+        culprit = next((ack_id for ack_id in ack_ids if delivery_number(ack_id) is None), ack_ids[0])
         raise invalid(f"You have passed an invalid ack ID to the service (ack_id={culprit}).")
     return numbers
+
+
+def delivery_number(ack_id: str) -> int | None:
+    """The delivery that the ack id stands for; None when it has not the form of one."""
+    digits = ack_id[len(_ACK_PREFIX) :]
+    return int(digits) if ack_id.startswith(_ACK_PREFIX) and digits.isdecimal() else None
 
 
 def encode_received(first_number: int, messages: Sequence[Message], attempts: Sequence[int] | None, tail: bytes = b"") -> bytes:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from flink_pubsub.emulator.leases import Consumer, OrderedLease
 from flink_pubsub.emulator.messages import Message
@@ -120,13 +121,13 @@ class KeyedBacklog:
             if self._keys.get(key.name) is key:
                 self._offer(key)
 
-    def drop(self, lapsed: Callable[[Message], bool]) -> None:
-        """Drop the waiting messages that are too old."""
+    def drop(self, lapsed: Callable[[Message], bool], *, oldest_first: bool) -> None:
+        """Drop the waiting messages that are too old, which are the oldest or any."""
         for key in list(self._keys.values()):
-            pending = len(key.pending)
-            while key.pending and lapsed(key.pending[0]):
-                key.pending.popleft()
-            key.returned = max(0, key.returned - (pending - len(key.pending)))
+            if oldest_first and not (key.pending and lapsed(key.pending[0])):
+                continue
+            key.returned = sum(not lapsed(message) for message in islice(key.pending, key.returned))
+            key.pending = deque(message for message in key.pending if not lapsed(message))
             self._offer_or_forget(key)
 
     def release(self, consumer: Consumer) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.duration_pb2 import Duration
 
 from flink_pubsub.emulator.messages import Message
+from flink_pubsub.wire import pubsub_pb2 as wire
 
 
 def seconds_of(duration: Duration) -> float:
@@ -46,3 +47,18 @@ class MessageLog:
         messages, oldest = self._messages, now - self.seconds
         while messages and messages[0].published_at <= oldest:
             messages.popleft()
+
+
+class Snapshot:
+    """What a snapshot retains: the backlog of its subscription when it was made, and all that was published since.
+
+    Attributes:
+        settings: as the API shows them.
+        topic_log: that of the topic, by which it is told from another topic of the same name.
+        messages: what is retained.
+    """
+
+    def __init__(self, settings: wire.Snapshot, topic_log: MessageLog, backlog: Sequence[Message]) -> None:
+        self.settings = settings
+        self.topic_log = topic_log
+        self.messages = list(backlog)

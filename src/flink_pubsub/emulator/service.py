@@ -6,17 +6,17 @@ raise `ServiceError`. Whoever calls makes sure that only one method runs at a ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
 
 from google.protobuf.empty_pb2 import Empty
-from google.protobuf.field_mask_pb2 import FieldMask
 
-from flink_pubsub.emulator import limits
+from flink_pubsub.emulator import exactly_once, limits
 from flink_pubsub.emulator.dead_letters import DeadLetters
-from flink_pubsub.emulator.errors import already_exists, invalid, not_found
+from flink_pubsub.emulator.errors import already_exists, failed_precondition, invalid, not_found
 from flink_pubsub.emulator.leases import DeliveryNumbers
-from flink_pubsub.emulator.messages import FIRST_MESSAGE_NUMBER, publish_milliseconds, store
+from flink_pubsub.emulator.messages import FIRST_MESSAGE_NUMBER, Message, publish_milliseconds, store
+from flink_pubsub.emulator.resources import in_project, page, updated
+from flink_pubsub.emulator.snapshots import Snapshots
 from flink_pubsub.emulator.subscription import Subscription
 from flink_pubsub.emulator.timers import Timers
 from flink_pubsub.emulator.topics import Topic
@@ -38,20 +38,6 @@ SUBSCRIPTION_FIELDS = frozenset(
     }
 )
 """What an update may change."""
-
-DEFAULT_PAGE = 100
-MAX_PAGE = 1000
-
-
-class _Page(Protocol):
-    @property
-    def page_size(self) -> int: ...
-    @property
-    def page_token(self) -> str: ...
-
-
-T = TypeVar("T")
-Settings = TypeVar("Settings", wire.Topic, wire.Subscription)
 
 
 class Service:
@@ -79,6 +65,7 @@ class Service:
         self.subscriptions: dict[str, Subscription] = {}
         self.topic_propagation = topic_propagation
         self.dead_letters = DeadLetters(self.topics, self._publish)
+        self.snapshots = Snapshots(self.timers, epoch, self.subscription, self.topic)
         self._epoch = epoch
         self._batches_per_key = batches_per_key
         self._keep_published_bytes = keep_published_bytes
@@ -119,18 +106,18 @@ class Service:
 
     def update_topic(self, request: wire.UpdateTopicRequest, now: float) -> wire.Topic:
         topic = self.topic(request.topic.name)
-        settings = _updated(topic.settings, request.topic, request.update_mask, TOPIC_FIELDS, limits.check_topic)
+        settings = updated(topic.settings, request.topic, request.update_mask, TOPIC_FIELDS, limits.check_topic)
         topic.update(settings, now)
         return settings
 
     def list_topics(self, request: wire.ListTopicsRequest, now: float) -> wire.ListTopicsResponse:
-        names, token = _page(_in_project(self.topics, request.project), request)
+        names, token = page(in_project(self.topics, request.project), request)
         return wire.ListTopicsResponse(topics=[self.topics[name].settings for name in names], next_page_token=token)
 
     def list_topic_subscriptions(
         self, request: wire.ListTopicSubscriptionsRequest, now: float
     ) -> wire.ListTopicSubscriptionsResponse:
-        names, token = _page(self.topic(request.topic).subscriptions, request)
+        names, token = page(self.topic(request.topic).subscriptions, request)
         return wire.ListTopicSubscriptionsResponse(subscriptions=names, next_page_token=token)
 
     def delete_topic(self, request: wire.DeleteTopicRequest, now: float) -> Empty:
@@ -155,7 +142,7 @@ class Service:
     def _publish(self, topic: Topic, messages: Sequence[wire.PubsubMessage], now: float) -> range:
         first = self._next_message
         self._next_message += len(messages)
-        topic.add(store(messages, first, self._epoch, now), self._keep_published_bytes, now)
+        topic.add(store(messages, first, self._epoch, now), messages, self._keep_published_bytes, now)
         return range(first, self._next_message)
 
     # Subscriber
@@ -167,13 +154,16 @@ class Service:
         topic = self.topic(request.topic)
         if request.name in self.subscriptions:
             raise already_exists(request.name)
+        self._check_dead_letter_topic(request)
         request.state = wire.Subscription.ACTIVE
+        request.detached = False
         topic.show_retention(request)
         subscription = Subscription(
             request,
             self.timers,
             self._delivery_numbers,
             self.dead_letters,
+            self._delete,
             topic_log=topic.log,
             first_message=self._next_message,
             batches_per_key=self._batches_per_key,
@@ -188,81 +178,82 @@ class Service:
 
     def update_subscription(self, request: wire.UpdateSubscriptionRequest, now: float) -> wire.Subscription:
         subscription = self.subscription(request.subscription.name)
-        subscription.settings = _updated(
+        settings = updated(
             subscription.settings, request.subscription, request.update_mask, SUBSCRIPTION_FIELDS, limits.check_subscription
         )
+        if "dead_letter_policy" in {path.split(".", 1)[0] for path in request.update_mask.paths}:
+            self._check_dead_letter_topic(settings)
+        subscription.settings = settings
         subscription.apply_settings(now)
-        return subscription.settings
+        return settings
 
     def list_subscriptions(self, request: wire.ListSubscriptionsRequest, now: float) -> wire.ListSubscriptionsResponse:
-        names, token = _page(_in_project(self.subscriptions, request.project), request)
+        names, token = page(in_project(self.subscriptions, request.project), request)
         settings = [self.subscriptions[name].settings for name in names]
         return wire.ListSubscriptionsResponse(subscriptions=settings, next_page_token=token)
 
     def delete_subscription(self, request: wire.DeleteSubscriptionRequest, now: float) -> Empty:
+        self._delete(self.subscription(request.subscription), now)
+        return Empty()
+
+    def detach_subscription(self, request: wire.DetachSubscriptionRequest, now: float) -> wire.DetachSubscriptionResponse:
         subscription = self.subscription(request.subscription)
-        del self.subscriptions[request.subscription]
         topic = self.topics.get(subscription.settings.topic)
         if topic is not None:
-            del topic.subscriptions[request.subscription]
-        subscription.end_consumers(not_found(request.subscription))
-        return Empty()
+            topic.subscriptions.pop(request.subscription, None)
+        subscription.detach(now)
+        return wire.DetachSubscriptionResponse()
 
     def acknowledge(self, request: wire.AcknowledgeRequest, size: int, now: float) -> Empty:
         limits.check_request_size(size, limits.MAX_ACK_REQUEST_BYTES)
-        self.subscription(request.subscription).acknowledge(request.ack_ids)
+        failed = self.subscription(request.subscription).acknowledge(request.ack_ids)
+        if failed:
+            raise exactly_once.failed(failed)
         return Empty()
 
     def modify_ack_deadline(self, request: wire.ModifyAckDeadlineRequest, size: int, now: float) -> Empty:
         limits.check_request_size(size, limits.MAX_ACK_REQUEST_BYTES)
         subscription = self.subscription(request.subscription)
-        subscription.modify_ack_deadline(request.ack_ids, request.ack_deadline_seconds, now)
+        failed = subscription.modify_ack_deadline(request.ack_ids, request.ack_deadline_seconds, now)
+        if failed:
+            raise exactly_once.failed(failed)
         return Empty()
 
     def seek(self, request: wire.SeekRequest, now: float) -> wire.SeekResponse:
         subscription = self.subscription(request.subscription)
-        if request.HasField("time"):
+        if request.HasField("snapshot"):
+            self._seek_to_snapshot(subscription, request.snapshot, now)
+        elif request.HasField("time"):
             nanoseconds = request.time.seconds * 10**9 + request.time.nanos
-            subscription.seek(
-                lambda message: publish_milliseconds(self._epoch, message.published_at) * 10**6 >= nanoseconds, (), now, now
+
+            def unacked(message: Message) -> bool:
+                return publish_milliseconds(self._epoch, message.published_at) * 10**6 >= nanoseconds
+
+            subscription.seek(unacked, (), now, now)
+        else:
+            raise invalid("No target was specified in the SeekRequest. Must specify either a time or a snapshot")
+        return wire.SeekResponse()
+
+    def _seek_to_snapshot(self, subscription: Subscription, name: str, now: float) -> None:
+        snapshot = self.snapshots.find(name)
+        if snapshot.topic_log is not subscription.topic_log:
+            raise failed_precondition(
+                f"The subscription's topic {subscription.settings.topic} is different from that of the snapshot "
+                f"{snapshot.settings.topic}; they must match in order for Seek to work. Note that if a topic is deleted and "
+                "then re-created with the same name, it is considered a distinct topic for these purposes."
             )
-            return wire.SeekResponse()
-        raise invalid("The request must have a time or a snapshot to seek to.")
+        retained = {message.number for message in snapshot.messages}
+        until = self.snapshots.expires_at(snapshot)
+        subscription.seek(lambda message: message.number in retained, snapshot.messages, until, now)
 
+    def _check_dead_letter_topic(self, settings: wire.Subscription) -> None:
+        if settings.HasField("dead_letter_policy"):
+            self.topic(settings.dead_letter_policy.dead_letter_topic)
 
-def _in_project(names: Iterable[str], project: str) -> list[str]:
-    if not project.startswith("projects/") or project.count("/") != 1 or project.endswith("/"):
-        raise invalid(f"Invalid resource name given (name={project}).")
-    return [name for name in names if name.startswith(project + "/")]
-
-
-def _page(names: Iterable[str], request: _Page) -> tuple[Sequence[str], str]:
-    """One page of the names in order; the token is the last name of the page before."""
-    if request.page_size < 0:
-        raise invalid(f"Invalid page_size given ({request.page_size}).")
-    size = min(request.page_size or DEFAULT_PAGE, MAX_PAGE)
-    rest = sorted(name for name in names if name > request.page_token)
-    return rest[:size], rest[size - 1] if len(rest) > size else ""
-
-
-def _updated(
-    current: Settings, changes: Settings, mask: FieldMask, mutable: frozenset[str], check: Callable[[Settings], None]
-) -> Settings:
-    """A copy of `current` with the fields of `mask` taken from `changes`."""
-    if not mask.paths:
-        raise invalid("The update_mask of the request must be set, and must contain a non-empty paths list.")
-    updated = type(current)()
-    updated.CopyFrom(current)
-    for path in mask.paths:
-        field = path.split(".", 1)[0]
-        if field not in mutable:
-            raise invalid(f"Invalid update_mask provided in the request: {path!r} is not a known and mutable field.")
-        updated.ClearField(field)
-        part = type(current)()
-        part.CopyFrom(changes)
-        for other, _ in changes.ListFields():
-            if other.name != field:
-                part.ClearField(other.name)
-        updated.MergeFrom(part)
-    check(updated)
-    return updated
+    def _delete(self, subscription: Subscription, now: float) -> None:
+        name = subscription.settings.name
+        del self.subscriptions[name]
+        topic = self.topics.get(subscription.settings.topic)
+        if topic is not None:
+            topic.subscriptions.pop(name, None)
+        subscription.delete(not_found(name), now)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -51,10 +51,10 @@ Context = grpc.ServicerContext
 
 @dataclass(frozen=True)
 class _Method:
-    """A unary method: its request, the field that names the resource, and what answers it."""
+    """A unary method: its request, the fields that name resources, separated by spaces, and what answers it."""
 
     request: type[Protobuf]
-    resource: str
+    resources: str
     answer: Callable[[Any, int, float], Protobuf]
 
 
@@ -74,8 +74,8 @@ class Shell(grpc.GenericRpcHandler):
         self._stopping = False
         self._streams: dict[StreamSession, None] = {}
         self._handlers = self._method_handlers()
-        self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="pubsub-emulator")
-        self._server = grpc.server(self._pool, handlers=[self], options=OPTIONS)
+        self._pool: ThreadPoolExecutor
+        self._server: grpc.Server
 
     def start(self, host: str, port: int) -> int:
         """Listen; returns the port.
@@ -83,20 +83,24 @@ class Shell(grpc.GenericRpcHandler):
         Raises:
             OSError: the port is taken or the host is not this machine's.
         """
+        pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="pubsub-emulator")
+        server = grpc.server(pool, handlers=[self], options=OPTIONS)
         try:
-            bound = self._server.add_insecure_port(f"{host}:{port}")
+            bound = server.add_insecure_port(f"{host}:{port}")
         except RuntimeError as e:
             raise OSError(f"cannot listen on {host}:{port}: {e}") from e
-        self._server.start()
+        self._pool, self._server, self._stopping = pool, server, False
+        server.start()
         return bound
 
     def stop(self) -> None:
-        """End all calls and streams, and all threads."""
+        """End all calls and streams, and all threads; it may be started again."""
         with self._engine.lock:
             self._stopping = True
             self._released.notify_all()
+            error = ServiceError(grpc.StatusCode.UNAVAILABLE, "The emulator is shutting down.")
             for session in list(self._streams):
-                session.finish(ServiceError(grpc.StatusCode.UNAVAILABLE, "The emulator is shutting down."))
+                self._engine.run(lambda now, session=session: session.finish(error, now))  # type: ignore[misc]
         self._server.stop(None).wait()
         self._pool.shutdown(wait=True)
 
@@ -127,15 +131,22 @@ class Shell(grpc.GenericRpcHandler):
             "ListTopics": _Method(wire.ListTopicsRequest, "project", plain(s.list_topics)),
             "ListTopicSubscriptions": _Method(wire.ListTopicSubscriptionsRequest, "topic", plain(s.list_topic_subscriptions)),
             "DeleteTopic": _Method(wire.DeleteTopicRequest, "topic", plain(s.delete_topic)),
+            "ListTopicSnapshots": _Method(wire.ListTopicSnapshotsRequest, "topic", plain(s.snapshots.list_of_topic)),
+            "DetachSubscription": _Method(wire.DetachSubscriptionRequest, "subscription", plain(s.detach_subscription)),
             "Publish": _Method(wire.PublishRequest, "topic", s.publish),
         }
         subscriber = {
-            "CreateSubscription": _Method(wire.Subscription, "name", plain(s.create_subscription)),
+            "CreateSubscription": _Method(wire.Subscription, "name topic", plain(s.create_subscription)),
             "GetSubscription": _Method(wire.GetSubscriptionRequest, "subscription", plain(s.get_subscription)),
             "UpdateSubscription": _Method(wire.UpdateSubscriptionRequest, "subscription.name", plain(s.update_subscription)),
             "ListSubscriptions": _Method(wire.ListSubscriptionsRequest, "project", plain(s.list_subscriptions)),
             "DeleteSubscription": _Method(wire.DeleteSubscriptionRequest, "subscription", plain(s.delete_subscription)),
-            "Seek": _Method(wire.SeekRequest, "subscription", plain(s.seek)),
+            "CreateSnapshot": _Method(wire.CreateSnapshotRequest, "name subscription", plain(s.snapshots.create)),
+            "GetSnapshot": _Method(wire.GetSnapshotRequest, "snapshot", plain(s.snapshots.get)),
+            "ListSnapshots": _Method(wire.ListSnapshotsRequest, "project", plain(s.snapshots.list)),
+            "UpdateSnapshot": _Method(wire.UpdateSnapshotRequest, "snapshot.name", plain(s.snapshots.update)),
+            "DeleteSnapshot": _Method(wire.DeleteSnapshotRequest, "snapshot", plain(s.snapshots.delete)),
+            "Seek": _Method(wire.SeekRequest, "subscription snapshot", plain(s.seek)),
             "Acknowledge": _Method(wire.AcknowledgeRequest, "subscription", s.acknowledge),
             "ModifyAckDeadline": _Method(wire.ModifyAckDeadlineRequest, "subscription", s.modify_ack_deadline),
         }
@@ -151,37 +162,39 @@ class Shell(grpc.GenericRpcHandler):
         return handlers
 
     def _unary(self, name: str, method: _Method) -> Callable[[bytes, Context], bytes]:
+        paths = method.resources.split()
+
         def handle(raw: bytes, context: Context) -> bytes:
             request = _parse(method.request, raw, context)
-            lost_answer = self._admit(name, _resource(request, method.resource), context)
+            lost_answer = self._admit(name, [_field(request, path) for path in paths], context)
             size = len(raw)
             try:
                 answer = self._engine.run(lambda now: method.answer(request, size, now).SerializeToString())
             except ServiceError as e:
-                context.abort(e.code, e.message)
+                _abort(context, e)
             if lost_answer is not None:
-                context.abort(lost_answer.code, lost_answer.message)
+                _abort(context, lost_answer)
             return answer
 
         return handle
 
     def _unsupported(self, name: str) -> Callable[[bytes, Context], bytes]:
         def handle(raw: bytes, context: Context) -> bytes:
-            self._admit(name, "", context)
+            self._admit(name, (), context)
             error = unsupported(name)
-            context.abort(error.code, error.message)
+            _abort(context, error)
 
         return handle
 
     def _pull(self, raw: bytes, context: Context) -> bytes:
         request = _parse(wire.PullRequest, raw, context)
-        lost_answer = self._admit("Pull", request.subscription, context)
+        lost_answer = self._admit("Pull", [request.subscription], context)
         try:
             answer = self._pull_messages(request, context)
         except ServiceError as e:
-            context.abort(e.code, e.message)
+            _abort(context, e)
         if lost_answer is not None:
-            context.abort(lost_answer.code, lost_answer.message)
+            _abort(context, lost_answer)
         return answer
 
     def _pull_messages(self, request: wire.PullRequest, context: Context) -> bytes:
@@ -194,7 +207,7 @@ class Shell(grpc.GenericRpcHandler):
         give_up_at = time.monotonic() + min(wait, max(0.0, (remaining if remaining is not None else wait) - 0.1))
         with self._engine.lock:
             subscription = self._engine.run(lambda now: self._engine.service.subscription(request.subscription))
-            subscription.open(consumer)
+            self._engine.run(lambda now: subscription.open(consumer, now))
             context.add_callback(lambda: self._engine.run(lambda now: woken.notify_all()))
             try:
                 while True:
@@ -208,46 +221,47 @@ class Shell(grpc.GenericRpcHandler):
                     if consumer.end is not None:
                         raise consumer.end
             finally:
-                self._engine.run(lambda now: subscription.close(consumer))
+                self._engine.run(lambda now: subscription.close(consumer, now))
 
     def _streaming_pull(self, requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
         try:
             first = _parse(wire.StreamingPullRequest, next(requests), context)
         except StopIteration:
             error = invalid("A streaming pull must begin with a request that names the subscription.")
-            context.abort(error.code, error.message)
-        self._admit("StreamingPull", first.subscription, context)
+            _abort(context, error)
+        self._admit("StreamingPull", [first.subscription], context)
         session = StreamSession(self._engine, self.faults, first, context)
         try:
             self._engine.run(session.open)
         except ServiceError as e:
-            context.abort(e.code, e.message)
+            _abort(context, e)
         with self._engine.lock:
             self._streams[session] = None
             if self._stopping:
-                session.finish(None)
+                self._engine.run(lambda now: session.finish(None, now))
         try:
             self._pool.submit(session.read, requests)
             yield from session.responses()
         finally:
-            self._engine.run(lambda now: session.finish(None))
+            self._engine.run(lambda now: session.finish(None, now))
             with self._engine.lock:
                 self._streams.pop(session, None)
         if session.error is not None:
             context.set_code(session.error.code)
             context.set_details(session.error.message)
+            context.set_trailing_metadata(tuple(session.error.trailers))
 
-    def _admit(self, name: str, resource: str, context: Context) -> ServiceError | None:
+    def _admit(self, name: str, resources: Collection[str], context: Context) -> ServiceError | None:
         """Apply the faults to a call; returns the error to end it with after it had its effect."""
         engine = self._engine
         with engine.lock:
             self.calls[name] += 1
-            verdict = self.faults.judge(name, resource)
+            verdict = self.faults.judge(name, resources)
             engine.changed.notify_all()
             if verdict.delay or self.faults.is_silent(name):
                 self._hold(name, verdict.delay, context)
         if verdict.refusal is not None:
-            context.abort(verdict.refusal.code, verdict.refusal.message)
+            _abort(context, verdict.refusal)
         return verdict.lost_answer
 
     def _hold(self, name: str, seconds: float, context: Context) -> None:
@@ -265,17 +279,12 @@ class Shell(grpc.GenericRpcHandler):
         context.abort(grpc.StatusCode.CANCELLED, "The call was over before it was answered.")
 
 
-_UNSUPPORTED = {
-    "Publisher": ("ListTopicSnapshots", "DetachSubscription"),
-    "Subscriber": (
-        "ModifyPushConfig",
-        "GetSnapshot",
-        "ListSnapshots",
-        "CreateSnapshot",
-        "UpdateSnapshot",
-        "DeleteSnapshot",
-    ),
-}
+_UNSUPPORTED = {"Subscriber": ("ModifyPushConfig",)}
+
+
+def _abort(context: Context, error: ServiceError) -> NoReturn:
+    context.set_trailing_metadata(tuple(error.trailers))
+    context.abort(error.code, error.message)
 
 
 def _parse(kind: type[Any], raw: bytes, context: Context) -> Any:
@@ -285,7 +294,7 @@ def _parse(kind: type[Any], raw: bytes, context: Context) -> Any:
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, "The request cannot be parsed.")
 
 
-def _resource(request: Protobuf, path: str) -> str:
+def _field(request: Protobuf, path: str) -> str:
     value: Any = request
     for part in path.split("."):
         value = getattr(value, part)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from flink_pubsub.emulator.limits import DELETED_TOPIC
 from flink_pubsub.emulator.messages import Message
-from flink_pubsub.emulator.retention import MessageLog, seconds_of
+from flink_pubsub.emulator.retention import MessageLog, Snapshot, seconds_of
 from flink_pubsub.emulator.subscription import Subscription
 from flink_pubsub.wire import pubsub_pb2 as wire
 
@@ -18,6 +19,7 @@ class Topic:
         settings: as the API shows them.
         usable_from: until then the service has not heard everywhere of the topic, and publishing to it fails.
         subscriptions: those attached, by name.
+        snapshots: those of its subscriptions, by name.
         log: what its retention keeps.
         published: the latest messages, for whoever inspects them.
         published_count: how many there were.
@@ -27,6 +29,7 @@ class Topic:
         self.settings = settings
         self.usable_from = usable_from
         self.subscriptions: dict[str, Subscription] = {}
+        self.snapshots: dict[str, Snapshot] = {}
         self.log = MessageLog()
         self.published: deque[Message] = deque()
         self.published_count = 0
@@ -47,8 +50,8 @@ class Topic:
         if self.settings.HasField("message_retention_duration"):
             settings.topic_message_retention_duration.CopyFrom(self.settings.message_retention_duration)
 
-    def add(self, messages: Sequence[Message], keep_bytes: int, now: float) -> None:
-        """Messages published now; inspection remembers at most `keep_bytes`."""
+    def add(self, messages: Sequence[Message], originals: Sequence[wire.PubsubMessage], keep_bytes: int, now: float) -> None:
+        """Messages published now, also as the publisher sent them; inspection remembers at most `keep_bytes`."""
         self.published_count += len(messages)
         for message in messages:
             self.published.append(message)
@@ -56,17 +59,22 @@ class Topic:
         while self._published_bytes > keep_bytes:
             self._published_bytes -= self.published.popleft().size
         self.log.extend(messages, now)
+        for snapshot in self.snapshots.values():
+            snapshot.messages.extend(messages)
         for subscription in self.subscriptions.values():
-            subscription.add(messages, now)
+            matches = subscription.matches
+            if matches is None:
+                subscription.add(messages, now)
+            else:
+                both = zip(messages, originals, strict=True)
+                subscription.add([message for message, original in both if matches(original.attributes)], now)
 
     def delete(self, now: float) -> None:
         """Leave the subscriptions with what they have."""
         self.log.keep_for(0, now)
+        for snapshot in self.snapshots.values():
+            snapshot.settings.topic = DELETED_TOPIC
         for subscription in self.subscriptions.values():
             subscription.settings.topic = DELETED_TOPIC
             subscription.settings.ClearField("topic_message_retention_duration")
             subscription.apply_settings(now)
-
-
-DELETED_TOPIC = "_deleted-topic_"
-"""The topic of a subscription whose topic is gone."""
