@@ -29,6 +29,9 @@ from flink_pubsub import (
     TopicDestination,
     dead_letter_serializer,
 )
+from flink_pubsub.core.batching import Batch, Thresholds
+from flink_pubsub.core.outbox import Rejection
+from flink_pubsub.core.refusals import Refusal, Verdict
 from flink_pubsub.dead_letters import envelope
 from flink_pubsub.failures import HandlerMetrics
 from flink_pubsub.rpc.publisher import Entries, PublishListener
@@ -229,6 +232,7 @@ class Publishing:
         self.listener = listener
         self.calls: list[Any] = []
         self.unconfirmed: list[int] = []
+        self.failures: dict[str, int] = {}
 
     def add(self, entries: Iterable[Entries]) -> None:
         for lane, data, ends in entries:
@@ -351,8 +355,18 @@ def test_a_flush_raises_at_its_one_deadline_however_much_is_confirmed_on_the_way
         queue.passes(9, confirmed=1)
     with pytest.raises(PublishError, match="3 dead letters were not confirmed within flush_timeout, 60 s") as caught:
         queue.letters.flush()
+    assert "without a single failed request" in str(caught.value)
     assert (caught.value.topic, caught.value.status) == (PATH, "DEADLINE_EXCEEDED")
     assert queue.time.now == 1063
+
+
+@pytest.mark.feature("DLQ-05")
+def test_an_expired_wait_tells_how_requests_failed_meanwhile() -> None:
+    queue = Queue()
+    queue.offer()
+    queue.publishing.failures = {"UNAVAILABLE": 7, "RESOURCE_EXHAUSTED": 2}
+    with pytest.raises(PublishError, match="with failed requests: 2 RESOURCE_EXHAUSTED, 7 UNAVAILABLE;"):
+        queue.letters.flush()
 
 
 @pytest.mark.feature("DLQ-05")
@@ -382,6 +396,17 @@ def test_a_failed_publish_ends_the_wait_and_every_later_call(status: str, mend: 
         assert mend in str(caught.value)
         assert caught.value.__cause__ is failure
     assert queue.time.now == 1000
+
+
+@pytest.mark.feature("DLQ-05")
+def test_a_message_that_the_service_refuses_ends_the_wait_too() -> None:
+    queue = Queue()
+    queue.offer()
+    batch = Batch((PATH, ""), (0, 0), 0, 0, Thresholds(messages=1, size=1, delay=0))
+    refused = Rejection(batch, Refusal(Verdict.INVALID, "INVALID_ARGUMENT", "large"), too_many=False)
+    queue.time.script.append(lambda: queue.publishing.listener.rejected([refused]))
+    with pytest.raises(PublishError, match=r"INVALID_ARGUMENT: a dead letter was not stored: large; .*below 10 MB"):
+        queue.letters.flush()
 
 
 @pytest.mark.feature("DLQ-05")

@@ -16,7 +16,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,6 +49,9 @@ _log = logging.getLogger(__name__)
 
 class Publishing(Protocol):
     """What is needed of a publisher."""
+
+    @property
+    def failures(self) -> Mapping[str, int]: ...
 
     def add(self, entries: Iterable[Entries]) -> None: ...
 
@@ -146,8 +149,10 @@ class DeadLetterPublisher:
         self._longest_wait = max(self._longest_wait, self._last_wait)
         self._raise_failure()
         if not waited:
+            failed = ", ".join(f"{count} {status}" for status, count in sorted(self._publisher.failures.items()))
             problem = (
-                f"{self._in_flight} dead letters were not confirmed within flush_timeout, {self._limits.flush_timeout:g} s; "
+                f"{self._in_flight} dead letters were not confirmed within flush_timeout, {self._limits.flush_timeout:g} s, "
+                f"{f'with failed requests: {failed}' if failed else 'without a single failed request'}; "
                 "a job that is to outlast such a disturbance needs a longer one"
             )
             raise PublishError(self._topic, "DEADLINE_EXCEEDED", problem)
