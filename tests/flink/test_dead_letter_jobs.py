@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -14,7 +16,10 @@ from pyflink.datastream import OutputTag, ProcessFunction, RuntimeContext
 from flink_pubsub import (
     FailedElement,
     FailureHandler,
+    FailureHandlerContext,
     PubSubDeadLetterQueue,
+    PubsubMessage,
+    PubSubSerializationSchema,
     PubSubSink,
     TopicDestination,
     dead_letter_serializer,
@@ -26,6 +31,7 @@ from tests.flink.jobs import bridge_sink, bridge_source, environment, failure_of
 from tests.ledger_sink import LedgerSink
 
 DEAD = TopicDestination("p", "dead-letters")
+ORDERS_TOPIC = TopicDestination("p", "orders")
 FAILED = OutputTag("failed", Types.PICKLED_BYTE_ARRAY())
 
 
@@ -33,7 +39,7 @@ FAILED = OutputTag("failed", Types.PICKLED_BYTE_ARRAY())
 def emulator() -> Iterator[Emulator]:
     with Emulator() as emulator:
         emulator.create_topic(DEAD.resource_path)
-        emulator.create_topic("projects/p/topics/orders")
+        emulator.create_topic(ORDERS_TOPIC.resource_path)
         yield emulator
 
 
@@ -127,3 +133,125 @@ def test_a_process_functions_side_output_goes_to_the_topic_in_the_same_envelope(
         "dlq-error": "invalid literal for int() with base 10: 'zwei'",
         "dlq-subtask": "0",
     }
+
+
+class Orders(PubSubSerializationSchema):
+    """Raises on a record without an amount; an amount above 100 gets an attribute that the service refuses."""
+
+    def serialize(self, element: Any) -> PubsubMessage:
+        amount = element["amount"]
+        note = "x" * 1025 if amount > 100 else "ok"
+        return PubsubMessage(str(amount).encode(), {"note": note})
+
+
+ORDERS = [{"amount": n} for n in range(50)] + [{"amount": 500}, {"customer": "c"}] + [{"amount": n} for n in range(50, 100)]
+
+
+def orders_sink(emulator: Emulator, handler: FailureHandler[FailedElement]) -> PubSubSink:
+    builder = PubSubSink.builder().topic(ORDERS_TOPIC).serializer(Orders())
+    return builder.failed_message_handler(handler).emulator_endpoint(emulator.endpoint).build()
+
+
+@pytest.mark.feature("SNK-12")
+@pytest.mark.feature("SNK-13")
+@pytest.mark.feature("DLQ-01")
+@pytest.mark.feature("DLQ-02")
+def test_what_the_serializer_or_the_service_refuses_goes_to_the_topic_and_everything_else_is_published(
+    emulator: Emulator,
+) -> None:
+    env = environment()
+    env.from_collection(ORDERS).sink_to(orders_sink(emulator, dead_letter_queue(emulator)))
+    env.execute("orders")
+    published = [int(message.data) for message in emulator.published(ORDERS_TOPIC.resource_path)]
+    assert sorted(published) == list(range(100))
+    letters = {message.data == b"": message for message in emulator.published(DEAD.resource_path)}
+    assert len(emulator.published(DEAD.resource_path)) == 2
+
+    unserializable, age = attributes_and_age(letters[True])
+    assert timedelta(0) <= age < timedelta(minutes=5)
+    assert "KeyError" in unserializable.pop("dlq-error")
+    assert unserializable == {"dlq-connector": "pubsub", "dlq-destination": ORDERS_TOPIC.resource_path, "dlq-subtask": "0"}
+
+    refused, _ = attributes_and_age(letters[False])
+    assert "INVALID_ARGUMENT" in refused.pop("dlq-error")
+    assert refused == {"dlq-connector": "pubsub", "dlq-destination": ORDERS_TOPIC.resource_path, "dlq-subtask": "0"}
+    message = wire.PubsubMessage.FromString(letters[False].data)
+    assert message == wire.PubsubMessage(data=b"500", attributes={"note": "x" * 1025})
+
+
+@pytest.mark.feature("DLQ-04")
+@pytest.mark.feature("DLQ-05")
+def test_an_outage_of_the_dead_letter_topic_alone_fails_the_job_naming_the_timeout(emulator: Emulator) -> None:
+    with Emulator() as elsewhere:
+        elsewhere.create_topic(DEAD.resource_path)
+        elsewhere.stop_answering("Publish")
+        times = {"flush_timeout": timedelta(seconds=1), "shutdown_timeout": timedelta(milliseconds=200)}
+        env = environment()
+        env.from_collection(ORDERS).sink_to(orders_sink(emulator, dead_letter_queue(elsewhere, **times)))
+        message = failure_of(env)
+    assert "2 dead letters were not confirmed within flush_timeout, 1 s" in message
+    assert DEAD.resource_path in message
+
+
+@pytest.mark.feature("DLQ-03")
+@pytest.mark.feature("DLQ-05")
+def test_a_missing_dead_letter_topic_fails_the_job_and_is_not_created(emulator: Emulator) -> None:
+    emulator.delete_topic(DEAD.resource_path)
+    env = environment()
+    env.from_collection(ORDERS).sink_to(orders_sink(emulator, dead_letter_queue(emulator)))
+    message = failure_of(env)
+    assert f"publishing to {DEAD.resource_path} failed: NOT_FOUND" in message
+    assert "create the topic" in message
+    assert DEAD.resource_path not in emulator.topics()
+
+
+class Journal(FailureHandler[FailedElement]):
+    """Writes down every call, and knows the shared contract only."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def _note(self, call: str, **facts: Any) -> None:
+        with Path(self._path).open("a") as journal:
+            journal.write(json.dumps({"call": call, "thread": threading.get_ident(), **facts}) + "\n")
+
+    def open(self, context: FailureHandlerContext) -> None:
+        self._note("open", subtask=context.subtask)
+
+    def handle(self, element: FailedElement) -> None:
+        self._note(
+            "handle",
+            connector=element.connector,
+            destination=element.destination,
+            payload=element.payload and element.payload.hex(),
+            error=element.error,
+            cause=type(element.cause).__name__,
+            raised=type(element.cause and element.cause.__cause__).__name__,
+        )
+
+    def flush(self) -> None:
+        self._note("flush")
+
+    def close(self) -> None:
+        self._note("close")
+
+
+@pytest.mark.feature("SNK-13")
+@pytest.mark.feature("SNK-21")
+def test_a_handler_of_the_shared_contract_gets_every_call_in_order_on_one_thread(emulator: Emulator, tmp_path: Path) -> None:
+    env, path = environment(), tmp_path / "journal"
+    env.from_collection(ORDERS).sink_to(orders_sink(emulator, Journal(str(path))))
+    env.execute("orders")
+    journal = [json.loads(line) for line in path.read_text().splitlines()]
+    calls = [entry["call"] for entry in journal]
+    assert calls[0] == "open"
+    assert calls[-2:] == ["flush", "close"], "the last failure is flushed, and nothing comes after the close"
+    assert sorted(set(calls[1:-1])) == ["flush", "handle"]
+    assert calls.count("handle") == 2
+    assert len({entry["thread"] for entry in journal}) == 1
+    handled = {entry["payload"] is None: entry for entry in journal if entry["call"] == "handle"}
+    assert (handled[True]["connector"], handled[True]["destination"]) == ("pubsub", ORDERS_TOPIC.resource_path)
+    assert (handled[True]["cause"], handled[True]["raised"]) == ("SerializationError", "KeyError")
+    assert handled[False]["cause"] == "PublishError"
+    assert "INVALID_ARGUMENT" in handled[False]["error"]
+    assert wire.PubsubMessage.FromString(bytes.fromhex(handled[False]["payload"])).data == b"500"
