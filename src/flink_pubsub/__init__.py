@@ -6,6 +6,7 @@ from flink_pubsub._jarfile import jar
 from flink_pubsub.dead_letters import PubSubDeadLetterQueue, dead_letter_serializer
 from flink_pubsub.destinations import SubscriptionDestination, TopicDestination
 from flink_pubsub.errors import (
+    CheckpointError,
     ConfigurationError,
     CredentialsError,
     DeserializationError,
@@ -16,6 +17,7 @@ from flink_pubsub.errors import (
     RecordError,
     SerializationError,
     StartupCheckError,
+    SubscriberBufferError,
     SubscriptionError,
 )
 from flink_pubsub.failures import (
@@ -43,6 +45,7 @@ from flink_pubsub.subscription_options import DeadLetterPolicy, StartPosition, S
 from flink_pubsub.topic_options import CreateDisposition, TopicCreateOptions
 
 __all__ = [
+    "CheckpointError",
     "Collector",
     "ConfigurationError",
     "CreateDisposition",
@@ -73,6 +76,7 @@ __all__ = [
     "SinkContext",
     "StartPosition",
     "StartupCheckError",
+    "SubscriberBufferError",
     "SubscriptionCreateOptions",
     "SubscriptionDestination",
     "SubscriptionError",

@@ -7,6 +7,8 @@ One class per decision the caller can make::
     │   └── JarNotLoadedError             call env.add_jars(jar()) first
     ├── CredentialsError                  mend the key file, or the machine's application default credentials
     ├── SubscriptionError                 mend the subscription, or the permissions on it
+    ├── SubscriberBufferError             raise the source's buffer, or publish smaller messages
+    ├── CheckpointError                   mend the job's checkpoints, or wait longer for them
     ├── StartupCheckError                 mend what it lists: subscriptions, settings, permissions
     ├── PublishError                      mend the topic, or the permissions on it
     └── RecordError                       mend the data, or the user code that handles it
@@ -92,6 +94,44 @@ class StartupCheckError(PubSubConnectorError):
         if len(self.rejections) == 1:
             return f"the source cannot start: {self.rejections[0]}"
         return "\n- ".join((f"the source cannot start for {len(self.rejections)} reasons:", *self.rejections))
+
+
+class SubscriberBufferError(PubSubConnectorError):
+    """A message cannot be buffered, however long is waited for room."""
+
+    def __init__(self, subscription: str, message_bytes: int, problem: str) -> None:
+        """Makes the error.
+
+        Args:
+            subscription: full resource path.
+            message_bytes: size of the serialized message.
+            problem: why it does not fit, and the mend.
+        """
+        super().__init__(subscription, message_bytes, problem)
+        self.subscription = subscription
+        self.message_bytes = message_bytes
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"a message of {self.subscription} with {self.message_bytes} bytes cannot be buffered: {self.problem}"
+
+
+class CheckpointError(PubSubConnectorError):
+    """The job's checkpoints, or the acknowledgements that follow them, do not come in time."""
+
+    def __init__(self, option: str, problem: str) -> None:
+        """Makes the error.
+
+        Args:
+            option: the setting that says what is in time, as the user writes it.
+            problem: what did not come, and the mend.
+        """
+        super().__init__(option, problem)
+        self.option = option
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.problem} ({self.option})"
 
 
 class PublishError(PubSubConnectorError):

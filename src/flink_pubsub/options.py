@@ -38,7 +38,7 @@ class DeserializationFailurePolicy(Enum):
     FAIL = "fail"
     """Fails the job. The message comes again after the restart, so nothing is lost and nothing goes on either."""
     DROP = "drop"
-    """Acknowledges the message at the next checkpoint, emits nothing for it, and logs."""
+    """Acknowledges the message at the next checkpoint, emits no more for it than was emitted before it failed, and logs."""
     NACK = "nack"
     """Gives the message back at once, so that the subscription's dead-letter policy, which it must have, takes it away after
     enough attempts."""
@@ -96,6 +96,23 @@ class PubSubSubscriberOptions:
     )
     """The same in bytes of serialized messages. Default 100 MiB, the official clients'."""
 
+    subscriber_buffer_max_messages: Option[int] = Option(10_000, _checks.whole(1), "scan.subscriber-buffer.max-messages")
+    """Messages that all splits of one reader may buffer: received, and not yet handed to Flink. Never exceeded. A reader stops
+    pulling well before, so it is reached only in tight corners. Default 10,000."""
+
+    subscriber_buffer_max_bytes: Option[int] = Option(64 * _MIB, _checks.whole(1), "scan.subscriber-buffer.max-bytes")
+    """The same in bytes of serialized messages. A message larger than this fails the job. Default 64 MiB."""
+
+    paused_split_buffer_max_messages: Option[int | None] = Option(
+        None, _checks.whole(1), "scan.paused-split-buffer.max-messages"
+    )
+    """Messages that a split paused by watermark alignment may buffer. Beyond that its messages are given back and its
+    connections closed until it is resumed. Default: twice `flow_control_max_outstanding_element_count`, which a split does not
+    reach."""
+
+    paused_split_buffer_max_bytes: Option[int | None] = Option(None, _checks.whole(1), "scan.paused-split-buffer.max-bytes")
+    """The same in bytes of serialized messages. Default: twice `flow_control_max_outstanding_request_bytes`."""
+
     max_records_per_fetch: Option[int] = Option(1000, _checks.whole(1), "scan.max-records-per-fetch")
     """Messages one fetch takes from one split, so that splits take turns. Not a bound on memory. Default 1000."""
 
@@ -117,9 +134,27 @@ class PubSubSubscriberOptions:
     """Longest extension asked for at a time, 10 to 600 s. A short one makes redelivery after a lost machine prompt, at the
     price of more calls. Default: adapts to how long messages are held."""
 
+    await_ack_confirmation: Option[timedelta | None] = Option(None, _checks.duration(), "scan.ack.await-confirmation")
+    """Lets each completed checkpoint wait, on the task's thread, until the service has confirmed its acknowledgements, and
+    fails the job when that takes longer than this. Default: nothing waits, and what is not confirmed is delivered again."""
+
+    first_checkpoint_timeout: Option[timedelta] = Option(
+        timedelta(minutes=10), _checks.duration(zero=True), "scan.first-checkpoint-timeout"
+    )
+    """How long after its first split a reader that holds messages waits for the job's first checkpoint before it fails the job:
+    without checkpoints nothing is ever acknowledged. 0 waits for ever. Default 10 minutes."""
+
     shutdown_timeout: Option[timedelta] = Option(timedelta(seconds=5), _checks.duration(), "scan.shutdown-timeout")
     """How long closing a reader may take, however many splits it has: giving back what is held and ending the streams. Keep
     it below Flink's `source.reader.close.timeout`. Default 5 s."""
+
+    @property
+    def paused_split_buffer(self) -> tuple[int, int]:
+        """Messages and bytes that a paused split may buffer: what is set, or twice the flow control."""
+        return (
+            self.paused_split_buffer_max_messages or 2 * self.flow_control_max_outstanding_element_count,
+            self.paused_split_buffer_max_bytes or 2 * self.flow_control_max_outstanding_request_bytes,
+        )
 
     def __post_init__(self) -> None:
         shortest, longest = (self.min_duration_per_ack_extension, self.max_duration_per_ack_extension)

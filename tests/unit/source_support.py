@@ -18,16 +18,22 @@ WAIT = 10.0
 class FakeContext:
     """A reader's or planner's context."""
 
-    def __init__(self, parallelism: int = 1) -> None:
+    def __init__(self, parallelism: int = 1, checkpoint_interval: float | None = None) -> None:
         self.subtask = 0
         self.parallelism = parallelism
+        self.checkpoint_interval = checkpoint_interval
         self.failures: queue.Queue[BaseException] = queue.Queue()
+        self.settled: queue.Queue[int] = queue.Queue()
+        self.withdrawn: queue.Queue[tuple[str, int, list[int]]] = queue.Queue()
 
     def fail(self, error: BaseException) -> None:
         self.failures.put(error)
 
     def checkpoint_settled(self, checkpoint: int) -> None:
-        raise AssertionError("no source waits for confirmation yet")
+        self.settled.put(checkpoint)
+
+    def records_withdrawn(self, split: str, sequence: int, withdrawn: Sequence[int]) -> None:
+        self.withdrawn.put((split, sequence, list(withdrawn)))
 
     def failure(self) -> BaseException:
         return self.failures.get(timeout=WAIT)

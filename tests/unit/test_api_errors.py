@@ -16,6 +16,8 @@ EXAMPLES = [
     errors.JarNotLoadedError("io.github.flinkpubsub.bridge.PythonSource"),
     errors.CredentialsError("the key file cannot be read (PermissionError)"),
     errors.SubscriptionError("projects/p/subscriptions/orders", "NOT_FOUND", "Resource not found"),
+    errors.SubscriberBufferError("projects/p/subscriptions/orders", 5_000_000, "raise subscriber_buffer_max_bytes"),
+    errors.CheckpointError("first_checkpoint_timeout", "no checkpoint was taken within 600 s"),
     errors.StartupCheckError("subscription projects/p/subscriptions/orders is detached"),
     errors.StartupCheckError("subscription projects/p/subscriptions/orders is detached", "another does not exist"),
     errors.PublishError("projects/p/topics/orders", "PERMISSION_DENIED", "User not authorized"),

@@ -20,6 +20,7 @@ CLASSES: tuple[type, ...] = (PubSubSubscriberOptions, PubSubPublisherOptions)
 EVERY = [(options, name) for options in CLASSES for name in declared(options)]
 ZERO_MEANS_SOMETHING = {
     "max_ack_extension_period",
+    "first_checkpoint_timeout",
     "retry_total_timeout",
     "retry_initial_delay",
     "retry_max_delay",
@@ -29,12 +30,16 @@ ZERO_MEANS_SOMETHING = {
 UNLIMITED = {"max_consecutive_rejections"}
 """Counts for which -1 means no limit."""
 COUNTS = [
-    (options, name) for options, name in EVERY if type(declared(options)[name].default) is int or name == "retry_max_attempts"
+    (options, name)
+    for options, name in EVERY
+    if type(declared(options)[name].default) is int or name == "retry_max_attempts" or name.startswith("paused_split_buffer")
 ]
 DURATIONS = [
     (options, name)
     for options, name in EVERY
-    if isinstance(declared(options)[name].default, timedelta) or "per_ack_extension" in name
+    if isinstance(declared(options)[name].default, timedelta)
+    or "per_ack_extension" in name
+    or name == "await_ack_confirmation"
 ]
 FACTORS = [(options, name) for options, name in EVERY if name.endswith("multiplier")]
 
@@ -58,6 +63,20 @@ def test_the_defaults_of_the_subscriber() -> None:
     assert options.min_duration_per_ack_extension is None
     assert options.max_duration_per_ack_extension is None
     assert options.shutdown_timeout == timedelta(seconds=5)
+    assert (options.subscriber_buffer_max_messages, options.subscriber_buffer_max_bytes) == (10_000, 64 << 20)
+    assert (options.paused_split_buffer_max_messages, options.paused_split_buffer_max_bytes) == (None, None)
+    assert (options.await_ack_confirmation, options.first_checkpoint_timeout) == (None, timedelta(minutes=10))
+
+
+@pytest.mark.feature("SRC-23")
+def test_a_paused_split_may_buffer_twice_the_flow_control_unless_it_is_said() -> None:
+    assert PubSubSubscriberOptions().paused_split_buffer == (2000, 200 << 20)
+    options = PubSubSubscriberOptions(
+        flow_control_max_outstanding_element_count=50, flow_control_max_outstanding_request_bytes=70
+    )
+    assert options.paused_split_buffer == (100, 140)
+    own = replace(options, paused_split_buffer_max_messages=5, paused_split_buffer_max_bytes=6)
+    assert own.paused_split_buffer == (5, 6)
 
 
 @pytest.mark.feature("SNK-04")

@@ -9,6 +9,7 @@ from importlib.metadata import version
 import flink_pubsub
 
 PUBLIC = {
+    "CheckpointError",
     "Collector",
     "ConfigurationError",
     "CreateDisposition",
@@ -39,6 +40,7 @@ PUBLIC = {
     "SinkContext",
     "StartPosition",
     "StartupCheckError",
+    "SubscriberBufferError",
     "SubscriptionCreateOptions",
     "SubscriptionDestination",
     "SubscriptionError",

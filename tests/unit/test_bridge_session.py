@@ -86,6 +86,7 @@ def test_metrics_come_without_being_asked_for() -> None:
         assert worker.expect_json(Kind.METRICS) == {
             "counters": {"counted": 0, "checkpoints.completed": 0},
             "gauges": {"splits": 0},
+            "lasting": {},
         }
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from flink_pubsub.rpc import acks
 from flink_pubsub.rpc.acks import AckSender
+from flink_pubsub.rpc.status import Status
 from flink_pubsub.wire.pubsub_pb2 import AcknowledgeRequest, ModifyAckDeadlineRequest
 from tests.unit.source_support import WAIT, ScriptedServer, accept, in_turn, refuse
 
@@ -24,7 +25,8 @@ class Pumped:
         self.now = 0.0
         self.woken = threading.Event()
         self.channel = server.channel()
-        self.sender = AckSender(self.channel, self.woken.set, lambda: self.now)
+        self.refusals: list[tuple[str, Status]] = []
+        self.sender = AckSender(self.channel, self.woken.set, lambda: self.now, lambda *refusal: self.refusals.append(refusal))
         self.answers: list[tuple[int, int, bool]] = []
 
     def answer(self, low: int, high: int, confirmed: bool) -> None:
@@ -109,6 +111,26 @@ def test_a_final_refusal_is_not_tried_again_and_warned_of_once(
     assert pumped.answers == [(0, 1, False)] * 5
     assert server.calls.qsize() == 5
     assert len(caplog.records) == 1
+
+
+@pytest.mark.feature("SRC-27")
+@pytest.mark.parametrize(
+    ("code", "tells"),
+    [
+        (grpc.StatusCode.NOT_FOUND, True),
+        (grpc.StatusCode.PERMISSION_DENIED, True),
+        (grpc.StatusCode.UNAUTHENTICATED, True),
+        (grpc.StatusCode.INVALID_ARGUMENT, False),
+        (grpc.StatusCode.FAILED_PRECONDITION, False),
+    ],
+)
+def test_a_refusal_that_is_about_the_subscription_is_told(
+    server: ScriptedServer, pumped: Pumped, code: grpc.StatusCode, tells: bool
+) -> None:
+    server.answers["ModifyAckDeadline"] = refuse(code, "no")
+    pumped.sender.modify(SUBSCRIPTION, ["a"], 10, 10, pumped.answer)
+    pumped.settle()
+    assert pumped.refusals == [(SUBSCRIPTION, Status(code, "no"))] * tells
 
 
 def test_calls_in_flight_are_bounded(server: ScriptedServer, pumped: Pumped) -> None:

@@ -14,14 +14,16 @@ from typing import Any
 import pytest
 
 from flink_pubsub.bridge.frames import NO_TIMESTAMP, RecordBlock
-from flink_pubsub.core.acks import Run
+from flink_pubsub.core.chunks import Run
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.errors import DeserializationError
 from flink_pubsub.messages import PubsubMessage
+from flink_pubsub.options import DeserializationFailurePolicy
 from flink_pubsub.schemas import Collector, PubSubDeserializationSchema
 from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.decoding import MAX_RECORDS_OF_A_MESSAGE, RawDecoding, SchemaDecoding
 from flink_pubsub.worker.recording import encoder
+from flink_pubsub.worker.undecodable import Undecodable
 from tests.unit.source_support import received_message
 
 ORDERS = SubscriptionDestination("project", "orders")
@@ -46,16 +48,23 @@ def decode(decoding: SchemaDecoding, *messages: wire.ReceivedMessage) -> RecordB
     return decoding.decode(0, ORDERS, Run(1, list(delivery.payloads)), ROOM)
 
 
-def schema_decoding(body: Callable[[PubsubMessage, Collector], None]) -> SchemaDecoding:
-    return SchemaDecoding(Schema(body), encoder(None))
+def decoding_of(
+    schema: PubSubDeserializationSchema, policy: DeserializationFailurePolicy = DeserializationFailurePolicy.FAIL
+) -> tuple[SchemaDecoding, Undecodable]:
+    undecodable = Undecodable(policy, lambda: 0.0)
+    return SchemaDecoding(schema, encoder(None), undecodable), undecodable
+
+
+def decoding_of_body(body: Callable[[PubsubMessage, Collector], None]) -> SchemaDecoding:
+    return decoding_of(Schema(body))[0]
 
 
 def failure(body: Callable[[PubsubMessage, Collector], None]) -> DeserializationError:
-    decoding = schema_decoding(body)
+    decoding, undecodable = decoding_of(Schema(body))
     with pytest.raises(DeserializationError) as caught:
         decode(decoding, received_message("m1", b"SECRET"))
     assert (caught.value.subscription, caught.value.message_id) == (ORDERS.resource_path, "m1")
-    assert decoding.failed == 1
+    assert undecodable.failed == 1
     assert "SECRET" not in str(caught.value)
     return caught.value
 
@@ -93,7 +102,7 @@ def test_a_delivery_attempt_follows_a_raw_message_as_field_15(attempt: int) -> N
 @pytest.mark.feature("SRC-02")
 def test_a_schema_sees_the_whole_message_and_its_subscription() -> None:
     seen: list[PubsubMessage] = []
-    decoding = schema_decoding(lambda message, collector: seen.append(message))
+    decoding = decoding_of_body(lambda message, collector: seen.append(message))
     message = received_message("m1", b"payload")
     message.message.attributes["key"] = "value"
     message.message.ordering_key = "customer"
@@ -111,7 +120,7 @@ def test_a_schema_may_emit_none_one_or_many_records() -> None:
         for i in range(int(message.data)):
             collector.collect((message.message_id, i))
 
-    decoding = schema_decoding(body)
+    decoding = decoding_of_body(body)
     block = decode(decoding, *(received_message(f"m{n}", str(n).encode()) for n in (0, 1, 3, 0)))
     assert block.counts == [0, 1, 3, 0]
     assert records(block) == [("m1", 0), ("m3", 0), ("m3", 1), ("m3", 2)]
@@ -128,7 +137,7 @@ def test_a_record_has_the_publish_time_or_the_time_it_is_given() -> None:
         collector.collect("aware", timestamp=aware)
         collector.collect("old", timestamp=datetime(1969, 12, 31, 23, 59, 59, 999_500, tzinfo=timezone.utc))
 
-    block = decode(schema_decoding(body), received_message("m1"))
+    block = decode(decoding_of_body(body), received_message("m1"))
     assert block.timestamps == [PUBLISHED, 42, 1_357_034_400_000, -1]
 
 
@@ -137,8 +146,8 @@ def test_a_message_without_a_publish_time_has_no_timestamp() -> None:
     message = received_message("m1")
     message.message.ClearField("publish_time")
     for decoding in (
-        schema_decoding(lambda message, collector: collector.collect(1)),
-        SchemaDecoding(PubSubDeserializationSchema.payload(len), encoder(None)),
+        decoding_of_body(lambda message, collector: collector.collect(1)),
+        decoding_of(PubSubDeserializationSchema.payload(len))[0],
     ):
         assert decode(decoding, message).timestamps == [NO_TIMESTAMP]
 
@@ -169,7 +178,7 @@ def test_a_collector_used_after_its_call_is_an_error_also_during_the_next_call()
         kept.append(collector)
         kept[0].collect("record")
 
-    decoding = schema_decoding(body)
+    decoding = decoding_of_body(body)
     decode(decoding, received_message("m1"))
     with pytest.raises(DeserializationError, match="after the call of deserialize"):
         kept[0].collect("late")
@@ -210,7 +219,7 @@ def test_a_schemas_exception_is_the_cause_with_its_traceback_and_the_payload_is_
 
 @pytest.mark.feature("BEY-04")
 def test_a_payload_function_makes_one_record_per_message_with_the_publish_time() -> None:
-    block = decode(SchemaDecoding(PubSubDeserializationSchema.payload(int), encoder(None)), received_message("m1", b"17"))
+    block = decode(decoding_of(PubSubDeserializationSchema.payload(int))[0], received_message("m1", b"17"))
     assert (records(block), block.counts, block.timestamps) == ([17], None, [PUBLISHED])
 
 
@@ -220,7 +229,7 @@ def test_a_payload_function_makes_one_record_per_message_with_the_publish_time()
     [(lambda data: 1 // 0, "raised ZeroDivisionError"), (lambda data: None, "returned None")],
 )
 def test_a_payload_function_that_fails_names_message_and_subscription(function: Any, problem: str) -> None:
-    decoding = SchemaDecoding(PubSubDeserializationSchema.payload(function), encoder(None))
+    decoding = decoding_of(PubSubDeserializationSchema.payload(function))[0]
     with pytest.raises(DeserializationError, match=problem) as caught:
         decode(decoding, received_message("m1", b"SECRET"))
     assert caught.value.message_id == "m1"
@@ -246,7 +255,7 @@ def test_an_instance_of_a_class_that_pickle_cannot_find_is_pickled_by_value() ->
 def test_decoding_stops_after_the_message_that_fills_the_batch(fast: bool) -> None:
     schema = PubSubDeserializationSchema.payload(bytes) if fast else Schema(lambda m, collector: collector.collect(m.data))
     messages = [received_message(str(i), b"x" * 4000) for i in range(5)]
-    assert len(decode(SchemaDecoding(schema, encoder(None)), *messages).records) == 3
+    assert len(decode(decoding_of(schema)[0], *messages).records) == 3
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -256,5 +265,5 @@ def test_a_message_whose_records_fit_no_frame_is_named(fast: bool) -> None:
 
     schema = PubSubDeserializationSchema.payload(grow) if fast else Schema(lambda m, collector: collector.collect(grow(m.data)))
     with pytest.raises(DeserializationError, match=r"message m1 .* its records take") as caught:
-        decode(SchemaDecoding(schema, encoder(None)), received_message("m1", b"12345"))
+        decode(decoding_of(schema)[0], received_message("m1", b"12345"))
     assert caught.value.message_id == "m1"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flink_pubsub.core.acks import AckTracker, Delivery
+from flink_pubsub.core.acks import AckTracker
+from flink_pubsub.core.chunks import Delivery
 from flink_pubsub.core.deadlines import DeadlineEstimator
 from flink_pubsub.core.leases import LeaseBook
 
@@ -16,9 +17,14 @@ class Held:
 
     def __init__(self, *ack_ids: str) -> None:
         self.ack_ids = list(ack_ids)
+        self.lapsed_at: float | None = None
 
     def leased(self) -> list[str]:
         return self.ack_ids
+
+    def lapse(self, now: float) -> list[str]:
+        self.lapsed_at = now
+        return []
 
 
 class Service:
@@ -35,12 +41,15 @@ class Service:
         self.ends.update(dict.fromkeys(held.ack_ids, now + deadline))
 
     def tick(self, now: float) -> None:
-        for extension in self.book.due(now, self.length):
+        due = self.book.due(now, self.length)
+        for extension in due.extensions:
             assert 0 < extension.seconds <= 600
             for ack_id in extension.ack_ids:
                 assert self.ends[ack_id] > now, f"{ack_id} lapsed before it was extended"
                 self.ends[ack_id] = now + extension.seconds
                 self.sent += 1
+        for members in due.lapsing:
+            members.lapse(now)
 
 
 @pytest.mark.feature("SRC-13")
@@ -69,7 +78,24 @@ def test_nothing_is_extended_beyond_the_bound_after_its_receipt() -> None:
 def test_a_bound_of_zero_extends_nothing() -> None:
     book = LeaseBook(0)
     book.grant(Held("a"), 0, 10)
-    assert [extension for step in range(600) for extension in book.due(step / 10, 10)] == []
+    assert [extension for step in range(600) for extension in book.due(step / 10, 10).extensions] == []
+
+
+@pytest.mark.feature("SRC-13")
+@pytest.mark.parametrize(
+    ("bound", "deadline", "ends"), [(100, 10, 100), (3600, 60, 3600), (25.5, 10, 25), (0, 10, 10), (5, 60, 60)]
+)
+def test_messages_are_told_a_second_before_the_last_of_their_leases_ends(bound: float, deadline: int, ends: float) -> None:
+    service = Service(LeaseBook(bound), 10)
+    held = Held("a")
+    service.deliver(held, 0, deadline)
+    step = 0
+    while held.lapsed_at is None:
+        step += 1
+        service.tick(step / 10)
+        assert step / 10 < service.ends["a"]
+    assert ends - 2 < held.lapsed_at + 1 <= ends + 0.01
+    assert service.ends["a"] - held.lapsed_at == pytest.approx(1, abs=0.1)
 
 
 def test_what_is_acknowledged_within_two_seconds_costs_no_extension() -> None:
@@ -85,14 +111,14 @@ def test_what_is_acknowledged_within_two_seconds_costs_no_extension() -> None:
 def test_messages_that_may_have_waited_unread_are_extended_before_half_their_deadline_is_over() -> None:
     book = LeaseBook(HOUR)
     book.grant(Held("a"), 100, 10, waited=6)
-    assert [extension.ack_ids for extension in book.due(100, 10)] == [["a"]]
+    assert [extension.ack_ids for extension in book.due(100, 10).extensions] == [["a"]]
 
 
 def test_arrivals_within_a_tenth_of_a_second_share_one_lease() -> None:
     book = LeaseBook(HOUR)
     for i in range(50):
         book.grant(Held(str(i)), i / 1000, 10)
-    assert len(book.due(2.0, 10)) == 1
+    assert len(book.due(2.0, 10).extensions) == 1
     assert len(book._due) == 1
 
 
@@ -117,7 +143,7 @@ def test_a_redelivered_message_has_a_lease_of_its_own_and_the_old_one_no_longer_
     book.grant(again, 90, 10)
     extended: dict[str, float] = {}
     for step in range(3000):
-        for extension in book.due(step / 10, 10):
+        for extension in book.due(step / 10, 10).extensions:
             extended.update(dict.fromkeys(extension.ack_ids, step / 10 + extension.seconds))
     assert set(extended) == {"a2", "b1"}
     assert 99 <= extended["b1"] <= 100

@@ -6,79 +6,19 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import grpc
 import pytest
 
 from flink_pubsub.bridge.connector import Split
-from flink_pubsub.bridge.frames import RecordBlock
-from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.emulator import Emulator, ManualClock
 from flink_pubsub.errors import DeserializationError, SubscriptionError
-from flink_pubsub.options import Connection, PubSubSubscriberOptions
+from flink_pubsub.options import Connection
 from flink_pubsub.schemas import PubSubDeserializationSchema
 from flink_pubsub.source import SourceSpec
-from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.reader import PubSubReader
-from flink_pubsub.worker.source import PubSubSourceConnector
+from tests.unit.source_reading import ORDERS, RETURNS, TOPIC, Reading, publish
 from tests.unit.source_support import FakeContext, eventually
-
-TOPIC = "projects/project/topics/orders"
-ORDERS = SubscriptionDestination("project", "orders")
-RETURNS = SubscriptionDestination("project", "returns")
-
-
-class Reading:
-    """A reader of the emulator, driven as the bridge would."""
-
-    def __init__(self, emulator: Emulator, schema: PubSubDeserializationSchema | None = None, **options: Any) -> None:
-        self.context = FakeContext()
-        spec = SourceSpec(
-            subscriptions=(ORDERS, RETURNS),
-            deserializer=schema,
-            options=PubSubSubscriberOptions(**options),
-            connection=Connection(emulator_endpoint=emulator.endpoint),
-        )
-        reader = PubSubSourceConnector(spec).open_reader(self.context)
-        assert isinstance(reader, PubSubReader)
-        self.reader = reader
-        self.last: dict[int, int] = {}
-
-    def assign(self, *subscriptions: SubscriptionDestination) -> None:
-        first = len(self.reader._splits)
-        self.reader.assign(
-            [
-                (first + i, Split(f"split-{first + i}", f'{{"subscription": "{subscription.resource_path}"}}'))
-                for i, subscription in enumerate(subscriptions)
-            ]
-        )
-
-    def take(self, messages: int) -> list[bytes]:
-        """Polls until so many messages came, and returns their payloads."""
-        found: list[bytes] = []
-        while len(found) < messages:
-            blocks = self.reader.poll(10)
-            assert blocks, f"{len(found)} of {messages} messages came"
-            for block in blocks:
-                found += self.emit(block)
-        return found
-
-    def emit(self, block: RecordBlock) -> list[bytes]:
-        assert block.first > self.last.get(block.ordinal, 0)
-        self.last[block.ordinal] = block.first + len(block.records) - 1
-        return [wire.PubsubMessage.FromString(record).data for record in block.records]
-
-    def checkpoint(self, number: int, complete: bool = True) -> None:
-        self.reader.snapshot(number, {f"split-{ordinal}": last for ordinal, last in self.last.items()})
-        if complete:
-            self.reader.checkpoint_complete(number)
-
-    def gauge(self, name: str) -> int:
-        return self.reader.metrics().gauges[name]
-
-    def counter(self, name: str) -> int:
-        return self.reader.metrics().counters[name]
 
 
 @pytest.fixture
@@ -96,13 +36,6 @@ def reading(emulator: Emulator) -> Iterator[Reading]:
     yield reading
     reading.reader.close(5)
     assert reading.context.failures.empty()
-
-
-def publish(emulator: Emulator, count: int, size: int = 0) -> list[bytes]:
-    payloads = [str(i).encode().ljust(size, b".") for i in range(count)]
-    for low in range(0, count, 1000):
-        emulator.publish_all(TOPIC, [wire.PubsubMessage(data=data) for data in payloads[low : low + 1000]])
-    return payloads
 
 
 @pytest.mark.feature("SRC-15")
@@ -199,16 +132,6 @@ def test_a_message_the_job_failed_on_goes_back_at_once(emulator: Emulator, readi
     reading.take(3)
     reading.reader.record_failed("split-0", 2, "boom", emitting=True)
     emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).nacks == 1)
-
-
-def test_a_message_the_jvm_cannot_decode_fails_the_job(emulator: Emulator) -> None:
-    reading = Reading(emulator)
-    reading.assign(ORDERS)
-    reading.reader.record_failed("split-0", 2, "not JSON", emitting=False)
-    error = reading.context.failure()
-    assert isinstance(error, DeserializationError)
-    assert ORDERS.resource_path in str(error)
-    reading.reader.close(5)
 
 
 @pytest.mark.feature("BEY-01")

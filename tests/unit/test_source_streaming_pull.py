@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import grpc
 import pytest
@@ -25,23 +25,39 @@ class Receiver:
         self.gate = threading.Event()
         self.gate.set()
         self.at_gate: queue.Queue[None] = queue.Queue()
+        self.full = False
+        self.takes_all = True
+        self.rests: queue.Queue[bool] = queue.Queue()
+        self.refusals: queue.Queue[list[str]] = queue.Queue()
         self.deadline = 10
         self.responses: queue.Queue[tuple[list[str], int]] = queue.Queue()
         self.statuses: queue.Queue[Status] = queue.Queue()
         self.errors: queue.Queue[Exception] = queue.Queue()
         self.poison: Exception | None = None
 
-    def wait_for_room(self) -> None:
+    def wait_to_open(self, rested: bool) -> None:
+        self.rests.put(rested)
+
+    def opened(self) -> None: ...
+
+    def wait_for_room(self, seconds: float) -> bool:
+        assert seconds == 5
         self.at_gate.put(None)
         assert self.gate.wait(WAIT)
+        return not self.full
 
     def stream_deadline(self) -> int:
         return self.deadline
 
-    def received(self, response: StreamingPullResponse, deadline: int, waited: float) -> None:
+    def received(self, response: StreamingPullResponse, deadline: int, waited: float) -> bool:
         if self.poison is not None:
             raise self.poison
         self.responses.put(([each.ack_id for each in response.received_messages], deadline))
+        return self.takes_all
+
+    def refused(self, responses: Sequence[StreamingPullResponse]) -> None:
+        self.full, self.takes_all = False, True
+        self.refusals.put([each.ack_id for response in responses for each in response.received_messages])
 
     def ended(self, status: Status) -> None:
         self.statuses.put(status)
@@ -185,6 +201,51 @@ def test_nothing_is_read_while_the_receiver_has_no_room(setting: Setting) -> Non
     assert setting.receiver.responses.empty()
     setting.receiver.gate.set()
     assert setting.receiver.next() == ["ack-b"]
+
+
+@pytest.mark.feature("BEY-02")
+@pytest.mark.parametrize("within", ["waiting", "taking"])
+def test_a_stream_that_cannot_be_read_for_half_a_deadline_ends_and_what_it_still_brings_is_refused(
+    setting: Setting, within: str
+) -> None:
+    stream = setting.server.stream()
+    setting.receiver.at_gate.get(timeout=WAIT)
+    setting.receiver.full, setting.receiver.takes_all = within == "waiting", within == "waiting"
+    stream.send(response("a"))
+    assert setting.receiver.next() == ["ack-a"]
+    assert stream.request() is None
+    stream.send(response("b"), response("c"))
+    stream.end()
+    assert setting.receiver.refusals.get(timeout=WAIT) == ["ack-b", "ack-c"]
+    assert [setting.receiver.rests.get(timeout=WAIT) for _ in range(2)] == [False, True]
+    two = setting.server.stream()
+    assert two.first.client_id == stream.first.client_id
+    two.send(response("b"))
+    assert setting.receiver.next() == ["ack-b"]
+
+
+@pytest.mark.feature("BEY-02")
+def test_a_server_that_does_not_end_such_a_stream_is_left(setting: Setting) -> None:
+    stream = setting.server.stream()
+    setting.receiver.at_gate.get(timeout=WAIT)
+    setting.receiver.full = True
+    stream.send(response("a"))
+    assert setting.receiver.next() == ["ack-a"]
+    assert setting.receiver.refusals.get(timeout=WAIT) == []
+    setting.server.stream().send(response("b"))
+    assert setting.receiver.next() == ["ack-b"]
+
+
+@pytest.mark.feature("SRC-27")
+def test_a_final_status_at_the_end_of_such_a_stream_is_reported(setting: Setting) -> None:
+    stream = setting.server.stream()
+    setting.receiver.at_gate.get(timeout=WAIT)
+    setting.receiver.full = True
+    stream.send(response("a"))
+    assert stream.request() is None
+    stream.end(grpc.StatusCode.NOT_FOUND, "gone")
+    assert setting.receiver.statuses.get(timeout=WAIT) == Status(grpc.StatusCode.NOT_FOUND, "gone")
+    assert setting.connection.join(WAIT)
 
 
 def test_a_silent_stream_is_not_reopened_while_nobody_reads_it(server: ScriptedServer) -> None:

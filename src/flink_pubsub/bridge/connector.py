@@ -53,10 +53,18 @@ class Context(Protocol):
 
 
 class ReaderContext(Context, Protocol):
-    """What a reader may tell the JVM."""
+    """What a reader is told, and may tell the JVM."""
+
+    @property
+    def checkpoint_interval(self) -> float | None:
+        """Seconds between the job's checkpoints, if that can be seen from a TaskManager."""
 
     def checkpoint_settled(self, checkpoint: int) -> None:
         """Ends the JVM's wait for this checkpoint's confirmation (`ReaderSettings.await_checkpoint_seconds`). Any thread."""
+
+    def records_withdrawn(self, split: str, sequence: int, withdrawn: Sequence[int]) -> None:
+        """Ends the JVM's wait after a record failure (`ReaderSettings.await_record_failure`): of the messages it has, these
+        later ones are not to be emitted. Command thread."""
 
 
 class WriterContext(Context, Protocol):
@@ -84,6 +92,9 @@ class Metrics:
 
     counters: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, int] = field(default_factory=dict)
+    lasting: Mapping[str, int] = field(default_factory=dict)
+    """Totals since the start that matter most when a worker ends. The JVM adds up those of all workers, past and present, and
+    every worker's metrics show the sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +105,8 @@ class ReaderSettings:
     """Budget of `close`; the JVM kills the worker a little later."""
     fail_on_record_failure: bool = True
     """Whether a record that the JVM's decoder refuses fails the job there and then, else it is reported to the reader."""
+    await_record_failure: bool = False
+    """Whether the JVM then waits for `records_withdrawn` before it emits anything else."""
     await_checkpoint_seconds: float = 0
     """How long a completed checkpoint waits for `checkpoint_settled`; 0 means it does not wait."""
 
@@ -127,7 +140,8 @@ class SourceReader(Protocol):
         """Stops or continues draining splits. Command thread."""
 
     def snapshot(self, checkpoint: int, positions: Mapping[str, int]) -> None:
-        """A checkpoint covers every message up to these sequence numbers (per split id). Command thread."""
+        """A checkpoint covers every message up to these sequence numbers (per split id). Called for every checkpoint, also when
+        there is none. Command thread."""
 
     def checkpoint_complete(self, checkpoint: int) -> None:
         """That checkpoint, and with it every earlier one, is complete. Command thread; must not block."""

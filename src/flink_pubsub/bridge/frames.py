@@ -11,8 +11,8 @@ The order of a session:
    interpreter path.
 2. The JVM compares, then sends INIT (role, subtask, settings) and CONNECTOR (the pickled connector).
 3. The worker sends READY with the settings the JVM has to honour, or FAILED.
-4. Frames of the role: PLAN/PLANNED for a planner, ASSIGN … DECODE_FAILED and RECORDS for a reader, WRITE/FLUSH/SEND_NOW and
-   SETTLED/FLUSHED for a writer. METRICS, LOG and FAILED may come from any worker at any time.
+4. Frames of the role: PLAN/PLANNED for a planner, ASSIGN … RECORD_FAILED and RECORDS … RECORDS_WITHDRAWN for a reader,
+   WRITE/FLUSH/SEND_NOW and SETTLED/FLUSHED for a writer. METRICS, LOG and FAILED may come from any worker at any time.
 5. CLOSE, or the end of the worker's stdin, ends it; CLOSED is its last frame.
 """
 
@@ -69,6 +69,7 @@ class Kind(IntEnum):
     PLANNED = 0x90
     RECORDS = 0xA0
     CHECKPOINT_SETTLED = 0xA1
+    RECORDS_WITHDRAWN = 0xA2
     SETTLED = 0xB0
     FLUSHED = 0xB1
 

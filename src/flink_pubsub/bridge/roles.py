@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -51,8 +51,16 @@ class _BaseContext:
 
 
 class _ReaderContext(_BaseContext):
+    def __init__(self, session: Failing, output: Output, settings: dict[str, Any]) -> None:
+        super().__init__(session, output, settings)
+        self.checkpoint_interval: float | None = settings.get("checkpoint_interval")
+
     def checkpoint_settled(self, checkpoint: int) -> None:
         self._output.send_json(Kind.CHECKPOINT_SETTLED, {"checkpoint": checkpoint})
+
+    def records_withdrawn(self, split: str, sequence: int, withdrawn: Sequence[int]) -> None:
+        body = {"split": split, "sequence": sequence, "withdrawn": list(withdrawn)}
+        self._output.send_json(Kind.RECORDS_WITHDRAWN, body)
 
 
 class _WriterContext(_BaseContext):
@@ -111,7 +119,7 @@ class _MetricsThread:
         metrics: Metrics = self._source.metrics()
         if metrics != self._last:
             self._last = metrics
-            self._output.send_json(Kind.METRICS, {"counters": dict(metrics.counters), "gauges": dict(metrics.gauges)})
+            self._output.send_json(Kind.METRICS, asdict(metrics))
 
     def close(self) -> None:
         self._closed.set()

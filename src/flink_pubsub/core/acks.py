@@ -10,14 +10,14 @@ Plain data, no threads, no clock: whoever uses trackers serialises the calls to 
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
+from flink_pubsub.core.budget import Tally
+from flink_pubsub.core.chunks import Acks, Chunk, Delivery, GivenBack, Receipt, Redelivered, Run
+from flink_pubsub.core.returned import ReturnedKeys
 from flink_pubsub.errors import PubSubConnectorError
 
 P = TypeVar("P")
@@ -25,100 +25,6 @@ P = TypeVar("P")
 
 class TrackerError(PubSubConnectorError):
     """A call that the life cycle of messages does not allow. A defect of the caller; there is nothing to mend outside."""
-
-
-class Chunk(Generic[P]):
-    """The messages that one response brought, as parallel lists. Message i has sequence number `first + i`.
-
-    `start` is the first message still held: those before it are acknowledged. `ack_ids[i]` is None for a message given back.
-    """
-
-    __slots__ = ("ack_ids", "drained", "ends", "first", "holes", "message_ids", "moved", "payloads", "received", "start")
-
-    def __init__(self, first: int, delivery: Delivery[P], received: float) -> None:
-        self.first = first
-        self.ack_ids: list[str | None] = list(delivery.ack_ids)
-        self.message_ids = delivery.message_ids
-        self.ends = array("q", accumulate(delivery.sizes))
-        self.payloads: list[P | None] = list(delivery.payloads)
-        """Those not drained yet: `payloads[0]` is message `drained`."""
-        self.received = received
-        self.start = 0
-        self.drained = 0
-        self.holes = 0
-        self.moved: set[int] | None = None
-        """Messages that were delivered again since; their leases run from then and are kept by a `Redelivered`."""
-
-    def bytes_between(self, low: int, high: int) -> int:
-        """Serialized size of the messages from `low` up to `high`."""
-        return (self.ends[high - 1] if high else 0) - (self.ends[low - 1] if low else 0)
-
-    def leased(self) -> list[str]:
-        """Current ack ids of the messages held since they first arrived."""
-        ids = self.ack_ids[self.start :] if self.start else self.ack_ids
-        if not self.holes and self.moved is None:
-            return ids  # type: ignore[return-value]  # no holes, no None
-        moved = self.moved or ()
-        return [ack_id for i, ack_id in enumerate(ids, self.start) if ack_id is not None and i not in moved]
-
-
-class Redelivered(Generic[P]):
-    """Held messages that one response delivered again, with the ack ids it brought."""
-
-    __slots__ = ("_members",)
-
-    def __init__(self) -> None:
-        self._members: list[tuple[Chunk[P], int, str]] = []
-
-    def add(self, chunk: Chunk[P], position: int, ack_id: str) -> None:
-        """Notes that the message's lease runs anew, under this ack id."""
-        self._members.append((chunk, position, ack_id))
-
-    def leased(self) -> list[str]:
-        """The ack ids of those still held that were not delivered yet another time."""
-        return [ack_id for chunk, i, ack_id in self._members if i >= chunk.start and chunk.ack_ids[i] == ack_id]
-
-
-@dataclass(slots=True)
-class Delivery(Generic[P]):
-    """The messages of one response, as parallel lists in server order."""
-
-    ack_ids: list[str]
-    message_ids: list[str]
-    sizes: list[int]
-    payloads: Sequence[P]
-
-
-@dataclass(slots=True)
-class Receipt(Generic[P]):
-    """What became of a delivery."""
-
-    chunk: Chunk[P] | None = None
-    """The messages taken in, none of which was held before."""
-    redelivered: Redelivered[P] | None = None
-    """Held messages whose ack id was replaced."""
-    acknowledge: list[str] = field(default_factory=list)
-    """Ack ids to acknowledge at once: a completed checkpoint covers the message, its acknowledgement is under way."""
-    give_back: list[str] = field(default_factory=list)
-    """Ack ids to nack at once: the tracker is closed."""
-
-
-@dataclass(slots=True)
-class Acks:
-    """Messages to acknowledge, as parallel lists. `AckTracker.forget` takes the message ids once there is an answer."""
-
-    ack_ids: list[str] = field(default_factory=list)
-    message_ids: list[str] = field(default_factory=list)
-    held: list[tuple[float, int]] = field(default_factory=list)
-    """When they were received, and how many then."""
-
-
-@dataclass(slots=True)
-class Run(Generic[P]):
-    """Drained messages with consecutive sequence numbers."""
-
-    first: int
-    payloads: list[P]
 
 
 class AckTracker(Generic[P]):
@@ -132,15 +38,33 @@ class AckTracker(Generic[P]):
     4. *Acknowledging*: `complete` for that checkpoint or a later one handed its ack id out. It takes no permit any more; its
        message id stays known until the service has answered, so that a delivery that crosses the acknowledgement is
        acknowledged too instead of being emitted again.
-    5. *Gone*: `forget` after 4; or from 1, 2 or 3 given back by `nack` or `close`, which leaves a hole in the sequence.
+    5. *Gone*: `forget` after 4; or from 1, 2 or 3 given back by `nack`, `lapse`, `park` or `close`, which leaves a hole in the
+       sequence.
 
     A message in 1, 2 or 3 is *held*: it takes a permit, its lease is kept, and when it is delivered again (to any split of the
     subscription) its ack id is replaced where it is, so it is not emitted a second time. A checkpoint that is aborted, or whose
     completion is never heard of, leaves its messages bound; the next completed one covers them.
+
+    When a lease ends because it may not be extended any more, a message in 1 is given back, for another consumer may be able
+    to use it. One in 2 or 3 cannot be recalled from the JVM: it has *lapsed*, and takes no permit until it is delivered again,
+    just as it takes none of the service's.
+
+    Where order is kept, a message is given back together with every later one of its key that is not emitted yet, and
+    deliveries that were under way meanwhile go back too (see `ReturnedKeys`): nothing of a key overtakes.
     """
 
-    def __init__(self, index: dict[str, Chunk[P]]) -> None:
+    def __init__(self, index: dict[str, Chunk[P]], buffered: Tally | None = None, *, ordered: bool = False) -> None:
+        """Makes an empty tracker.
+
+        Args:
+            index: what the trackers of the subscription know, by message id.
+            buffered: counts up for what is received, and down for what is given back before it was drained. Whoever drains
+                counts down the rest.
+            ordered: whether deliveries bring ordering keys, whose order is to be kept.
+        """
         self._index = index
+        self._buffered = Tally() if buffered is None else buffered
+        self._returned = ReturnedKeys() if ordered else None
         self._held: deque[Chunk[P]] = deque()
         self._buffer: deque[Chunk[P]] = deque()
         self._checkpoints: deque[tuple[int, int]] = deque()
@@ -148,6 +72,7 @@ class AckTracker(Generic[P]):
         self._drained = 0
         self._bound = 0
         self._closed = False
+        self._lapsed = Tally()
         self.held_messages = 0
         self.held_bytes = 0
         self.buffered_messages = 0
@@ -158,6 +83,26 @@ class AckTracker(Generic[P]):
     def pending_checkpoints(self) -> int:
         """Checkpoints taken whose completion was not heard of."""
         return len(self._checkpoints)
+
+    @property
+    def permits(self) -> tuple[int, int]:
+        """Messages held whose leases are kept, and their bytes: what counts against flow control."""
+        return self.held_messages - self._lapsed.messages, self.held_bytes - self._lapsed.size
+
+    @property
+    def next_sequence(self) -> int:
+        """What the next message to arrive is numbered."""
+        return self._next
+
+    @property
+    def oldest(self) -> int:
+        """Sequence number of the oldest message held, or of the next one to arrive."""
+        return self._held[0].first + self._held[0].start if self._held else self._next
+
+    def message_id(self, sequence: int) -> str | None:
+        """The service's id of a message held."""
+        found = self._find(sequence)
+        return None if found is None else found[0].message_ids[found[1]]
 
     def receive(self, delivery: Delivery[P], now: float) -> Receipt[P]:
         """Takes in what a response brought.
@@ -172,11 +117,11 @@ class AckTracker(Generic[P]):
         fresh = set(delivery.message_ids)
         if "" in fresh:
             raise TrackerError("the server delivered a message without a message id")
-        if len(fresh) != len(delivery.message_ids) or not self._index.keys().isdisjoint(fresh):
-            delivery = self._take_redelivered(delivery, receipt, now)
+        if self._returned or len(fresh) != len(delivery.message_ids) or not self._index.keys().isdisjoint(fresh):
+            delivery = self._take_known(delivery, receipt, now)
         count = len(delivery.ack_ids)
         if count:
-            chunk = Chunk(self._next, delivery, now)
+            chunk = Chunk(self._next, delivery, now, self)
             self._index.update(dict.fromkeys(delivery.message_ids, chunk))
             self._held.append(chunk)
             self._buffer.append(chunk)
@@ -186,19 +131,16 @@ class AckTracker(Generic[P]):
             self.held_bytes += size
             self.buffered_messages += count
             self.buffered_bytes += size
+            self._buffered.add(count, size)
             receipt.chunk = chunk
         return receipt
 
-    def _take_redelivered(self, delivery: Delivery[P], receipt: Receipt[P], now: float) -> Delivery[P]:
-        """Replaces the ack ids of messages already known, and returns the delivery without them."""
-        redelivered: Redelivered[P] = Redelivered()
+    def _take_known(self, delivery: Delivery[P], receipt: Receipt[P], now: float) -> Delivery[P]:
+        """Replaces the ack ids of messages already known, and returns the delivery without them and what must go back."""
         positions: dict[Chunk[P], dict[str, int]] = {}
         new: dict[str, int] = {}
-        kept: Delivery[P] = Delivery([], [], [], [])
-        payloads: list[P] = []
-        for ack_id, message_id, size, payload in zip(
-            delivery.ack_ids, delivery.message_ids, delivery.sizes, delivery.payloads, strict=True
-        ):
+        """Where each message that is new stands in the delivery; it is kept under its last ack id."""
+        for i, (ack_id, message_id) in enumerate(zip(delivery.ack_ids, delivery.message_ids, strict=True)):
             chunk = self._index.get(message_id)
             if chunk is not None:
                 if chunk not in positions:
@@ -207,21 +149,16 @@ class AckTracker(Generic[P]):
                 if position < chunk.start:
                     receipt.acknowledge.append(ack_id)
                 else:
-                    chunk.ack_ids[position] = ack_id
-                    chunk.moved = chunk.moved or set()
-                    chunk.moved.add(position)
-                    redelivered.add(chunk, position, ack_id)
-                    receipt.redelivered = redelivered
+                    chunk.redeliver(position, ack_id)
+                    receipt.redelivered = receipt.redelivered or Redelivered()
+                    receipt.redelivered.add(chunk, position, ack_id)
             elif message_id in new:
-                kept.ack_ids[new[message_id]] = ack_id
+                delivery.ack_ids[new[message_id]] = ack_id
+            elif self._returned and delivery.keys and not self._returned.admits(delivery.keys[i], message_id, now):
+                receipt.give_back.append(ack_id)
             else:
-                new[message_id] = len(kept.ack_ids)
-                kept.ack_ids.append(ack_id)
-                kept.message_ids.append(message_id)
-                kept.sizes.append(size)
-                payloads.append(payload)
-        kept.payloads = payloads
-        return kept
+                new[message_id] = i
+        return _picked(delivery, list(new.values()))
 
     def drain(self, max_messages: int, max_bytes: int) -> list[Run[P]]:
         """Takes messages from 1 to 2, in order: up to so many and so large, but at least one if there is any."""
@@ -256,7 +193,7 @@ class AckTracker(Generic[P]):
             else:
                 runs.append(Run(position + first, payloads))  # type: ignore[arg-type]
             self.buffered_messages -= len(payloads)
-        self.buffered_bytes -= self._size(chunk, low, high)
+        self.buffered_bytes -= chunk.held_bytes_between(low, high)
 
     def snapshot(self, checkpoint: int, position: int) -> None:
         """Takes everything up to this sequence number from 2 to 3.
@@ -293,8 +230,11 @@ class AckTracker(Generic[P]):
         ack_ids, message_ids = chunk.ack_ids[low:high], chunk.message_ids[low:high]
         if chunk.holes:
             message_ids = [known for known, ack_id in zip(message_ids, ack_ids, strict=True) if ack_id is not None]
-        self.held_bytes -= self._size(chunk, low, high)
+        for position in [i for i in chunk.lapsed if i < high]:
+            self.renewed(chunk, position)
+        self.held_bytes -= chunk.held_bytes_between(low, high)
         self.held_messages -= len(message_ids)
+        chunk.held -= len(message_ids)
         chunk.start = high
         acks.ack_ids += ack_ids if not chunk.holes else [ack_id for ack_id in ack_ids if ack_id is not None]  # type: ignore[arg-type]
         acks.message_ids += message_ids
@@ -311,48 +251,129 @@ class AckTracker(Generic[P]):
         except KeyError as error:
             raise TrackerError(f"message {error.args[0]} was forgotten before") from None
 
-    def nack(self, sequence: int) -> str | None:
-        """Gives one held message back; its ack id is to be nacked. None when it is not held any more."""
-        for chunk in self._held:
-            position = sequence - chunk.first
-            if position < len(chunk.message_ids):
-                break
-        else:
-            return None
-        if position < chunk.start or (ack_id := chunk.ack_ids[position]) is None:
-            return None
-        size = self._size(chunk, position, position + 1)
-        self.held_messages -= 1
-        self.held_bytes -= size
-        if position >= chunk.drained:
-            self.buffered_messages -= 1
-            self.buffered_bytes -= size
-            chunk.payloads[position - chunk.drained] = None
-        chunk.ack_ids[position] = None
-        chunk.holes += 1
-        del self._index[chunk.message_ids[position]]
-        return ack_id
+    def nack(self, sequence: int, now: float) -> GivenBack:
+        """Gives one held message back, and where order is kept every later one of its key. Nothing when it is not held."""
+        given_back = GivenBack()
+        found = self._find(sequence)
+        if found is not None:
+            self._give_back(*found, {found[1]}, now, given_back)
+            self._sweep()
+        return given_back
 
-    def close(self) -> list[str]:
-        """Gives everything held back, and whatever arrives from now on: returns the ack ids to nack."""
+    def lapse(self, chunk: Chunk[P], positions: Iterable[int], now: float) -> list[str]:
+        """See `Owner`: messages in 1 are given back, those in 2 and 3 have lapsed."""
+        given_back = GivenBack()
+        positions = [i for i in positions if i >= chunk.start and chunk.ack_ids[i] is not None]
+        for position in positions:
+            if position < chunk.drained and position not in chunk.lapsed:
+                chunk.lapsed = chunk.lapsed or set()
+                chunk.lapsed.add(position)
+                self._lapsed.add(1, chunk.bytes_between(position, position + 1))
+        waiting = {position for position in positions if position >= chunk.drained}
+        if waiting:
+            self._give_back(chunk, min(waiting), waiting, now, given_back)
+            self._sweep()
+        return given_back.ack_ids
+
+    def renewed(self, chunk: Chunk[P], position: int) -> None:
+        """See `Owner`."""
+        chunk.lapsed.remove(position)
+        self._lapsed.add(-1, -chunk.bytes_between(position, position + 1))
+
+    def park(self, now: float) -> list[str]:
+        """Gives everything held back; returns the ack ids to nack. Sequence numbers go on where they were."""
+        returned = self._returned
+        if returned is not None:
+            for chunk in self._held:
+                held = [i for i in range(chunk.start, len(chunk.ack_ids)) if chunk.ack_ids[i] is not None]
+                returned.gave_back([(chunk.keys[i], chunk.message_ids[i]) for i in held] if chunk.keys else (), now)
         given_back = Acks()
         for chunk in self._held:
             self._release(chunk, len(chunk.message_ids), given_back)
             chunk.payloads.clear()
         self.forget(given_back.message_ids)
-        self._closed = True
         self._held.clear()
         self._buffer.clear()
-        self._checkpoints.clear()
+        self._buffered.add(-self.buffered_messages, -self.buffered_bytes)
         self.buffered_messages = self.buffered_bytes = 0
         return given_back.ack_ids
 
-    @staticmethod
-    def _size(chunk: Chunk[P], low: int, high: int) -> int:
-        """Bytes of the messages from `low` up to `high` that were not given back."""
-        if not chunk.holes:
-            return chunk.bytes_between(low, high)
-        return sum(chunk.bytes_between(i, i + 1) for i in range(low, high) if chunk.ack_ids[i] is not None)
+    def refuse(self, delivery: Delivery[P], now: float) -> Receipt[P]:
+        """Gives back what a response brought, except that what is held goes on under its new ack id."""
+        receipt: Receipt[P] = Receipt()
+        if self._closed:
+            receipt.give_back = delivery.ack_ids
+            return receipt
+        new = self._take_known(delivery, receipt, now)
+        if self._returned is not None and new.keys:
+            self._returned.gave_back(zip(new.keys, new.message_ids, strict=True), now)
+        receipt.give_back += new.ack_ids
+        return receipt
+
+    def close(self, now: float) -> list[str]:
+        """Gives everything held back, and whatever arrives from now on; returns the ack ids to nack."""
+        self._closed = True
+        self._checkpoints.clear()
+        return self.park(now)
+
+    def _find(self, sequence: int) -> tuple[Chunk[P], int] | None:
+        for chunk in self._held:
+            position = sequence - chunk.first
+            if position < len(chunk.message_ids):
+                held = position >= chunk.start and chunk.ack_ids[position] is not None
+                return (chunk, position) if held else None
+        return None
+
+    def _give_back(self, chunk: Chunk[P], low: int, positions: set[int], now: float, given_back: GivenBack) -> None:
+        """Drops these messages, the first of which is `low`, and where order is kept all later ones of their keys."""
+        keys = {chunk.keys[i] for i in positions if chunk.keys[i]} if self._returned is not None and chunk.keys else set()
+        for each in self._from(chunk) if keys else (chunk,):
+            first, names = (low if each is chunk else each.start), each.keys
+            for i in range(first, len(each.ack_ids)):
+                if each.ack_ids[i] is not None and ((each is chunk and i in positions) or (names and names[i] in keys)):
+                    if self._returned is not None and names:
+                        self._returned.gave_back([(names[i], each.message_ids[i])], now)
+                    self._drop(each, i, given_back)
+
+    def _from(self, chunk: Chunk[P]) -> Iterator[Chunk[P]]:
+        return (each for each in self._held if each.first >= chunk.first)
+
+    def _drop(self, chunk: Chunk[P], position: int, given_back: GivenBack) -> None:
+        ack_id = chunk.ack_ids[position]
+        assert ack_id is not None
+        given_back.ack_ids.append(ack_id)
+        size = chunk.bytes_between(position, position + 1)
+        if position in chunk.lapsed:
+            self.renewed(chunk, position)
+        self.held_messages -= 1
+        self.held_bytes -= size
+        if position >= chunk.drained:
+            self.buffered_messages -= 1
+            self.buffered_bytes -= size
+            self._buffered.add(-1, -size)
+            chunk.payloads[position - chunk.drained] = None
+        else:
+            given_back.sequences.append(chunk.first + position)
+        chunk.ack_ids[position] = None
+        chunk.holes += 1
+        chunk.held -= 1
+        del self._index[chunk.message_ids[position]]
+
+    def _sweep(self) -> None:
+        """Forgets chunks of which everything was given back, so that they do not add up while nothing is acknowledged."""
+        self._held = deque(chunk for chunk in self._held if chunk.held)
+        self._buffer = deque(chunk for chunk in self._buffer if chunk.held)
+
+
+def _picked(delivery: Delivery[P], positions: list[int]) -> Delivery[P]:
+    """The messages at these positions."""
+    return Delivery(
+        [delivery.ack_ids[i] for i in positions],
+        [delivery.message_ids[i] for i in positions],
+        [delivery.sizes[i] for i in positions],
+        [delivery.payloads[i] for i in positions],
+        None if delivery.keys is None else [delivery.keys[i] for i in positions],
+    )
 
 
 def _without_holes(ack_ids: Sequence[str | None], low: int, payloads: list[P | None]) -> list[tuple[int, list[P | None]]]:

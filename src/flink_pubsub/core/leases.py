@@ -14,19 +14,21 @@ The life of a cohort:
    they arrived have used part of their deadline: theirs goes out when half of it is over.
 3. *Extended*: again and again, each time well before the end: a quarter of the length, at least 5 s (half of the shortest
    deadline), which leaves time for several attempts when the service is briefly unavailable.
-4. *Let go*: nothing of it is held, or its messages were extended as far as they may be.
+4. *Lapsing*: its messages were extended as far as they may be. `LAPSE_SECONDS` before that ends they are told, so that what
+   can be given back goes back before the service takes it back.
+5. *Let go*: after 4, or when nothing of it is held.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
 
 COHORT_SECONDS = 0.1
 RECEIPT_SECONDS = 2.0
+LAPSE_SECONDS = 1.0
 _SHORTEST_MARGIN = 5.0
 
 
@@ -35,6 +37,9 @@ class Leased(Protocol):
 
     def leased(self) -> list[str]:
         """Ack ids of those still held whose leases run from that arrival."""
+
+    def lapse(self, now: float) -> list[str]:
+        """The leases of those end shortly and for good. Returns the ack ids to be nacked before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +51,21 @@ class Extension:
 
 
 @dataclass(slots=True)
+class Due:
+    """What is to be done now."""
+
+    extensions: list[Extension] = field(default_factory=list)
+    lapsing: list[Leased] = field(default_factory=list)
+    """Messages to call `lapse` of."""
+
+
+@dataclass(slots=True)
 class _Cohort:
     received: float
     ends: float
     stops: float
     members: list[Leased] = field(default_factory=list)
+    lapsing: bool = False
 
 
 class LeaseBook:
@@ -72,41 +87,60 @@ class LeaseBook:
             deadline: the stream's acknowledgement deadline in seconds.
             waited: for how long it may have waited unread before, in seconds.
         """
-        if not self._max_extension:
-            return
         newest, ends = self._newest, now - waited + deadline
         if newest is not None and now - newest.received < COHORT_SECONDS and ends >= newest.ends:
             newest.members.append(members)
             return
-        self._newest = _Cohort(now, ends, now + self._max_extension, [members])
-        self._push(self._newest, max(now, min(now + RECEIPT_SECONDS, ends - deadline / 2)))
+        cohort = self._newest = _Cohort(now, ends, now + self._max_extension, [members])
+        if self._may_be_extended(cohort):
+            self._push(cohort, max(now, min(now + RECEIPT_SECONDS, ends - deadline / 2)))
+        else:
+            self._push_last(cohort)
 
-    def due(self, now: float, length: int) -> Sequence[Extension]:
-        """What to extend now, and for how long.
+    def due(self, now: float, length: int) -> Due:
+        """What is to be done now.
 
         Args:
             now: the time.
             length: seconds an extension should last, unless that is longer than a message may be held.
         """
+        due = Due()
         extensions: dict[int, list[str]] = {}
         while self._due and self._due[0][0] <= now:
             cohort = heapq.heappop(self._due)[2]
             if cohort is self._newest:
                 self._newest = None
-            held = [(members, ids) for members in cohort.members if (ids := members.leased())]
-            cohort.members = [members for members, _ in held]
-            if not held:
-                continue
-            seconds = int(min(length, cohort.stops - now))
-            if seconds > 0 and now + seconds > cohort.ends:
-                cohort.ends = now + seconds
-                ack_ids = extensions.setdefault(seconds, [])
-                for _, ids in held:
-                    ack_ids += ids
-            # The service counts in whole seconds: what is left below one cannot be asked for.
-            if cohort.ends <= cohort.stops - 1:
-                self._push(cohort, max(cohort.ends - max(_SHORTEST_MARGIN, length / 4), now + 1))
-        return [Extension(seconds, ack_ids) for seconds, ack_ids in extensions.items()]
+            if cohort.lapsing:
+                due.lapsing += cohort.members
+            else:
+                self._extend(cohort, now, length, extensions)
+        due.extensions = [Extension(seconds, ack_ids) for seconds, ack_ids in extensions.items()]
+        return due
+
+    def _extend(self, cohort: _Cohort, now: float, length: int, extensions: dict[int, list[str]]) -> None:
+        held = [(members, ids) for members in cohort.members if (ids := members.leased())]
+        cohort.members = [members for members, _ in held]
+        if not held:
+            return
+        seconds = int(min(length, cohort.stops - now))
+        if seconds > 0 and now + seconds > cohort.ends:
+            cohort.ends = now + seconds
+            ack_ids = extensions.setdefault(seconds, [])
+            for _, ids in held:
+                ack_ids += ids
+        if self._may_be_extended(cohort):
+            self._push(cohort, max(cohort.ends - max(_SHORTEST_MARGIN, length / 4), now + 1))
+        else:
+            self._push_last(cohort)
+
+    @staticmethod
+    def _may_be_extended(cohort: _Cohort) -> bool:
+        """The service counts in whole seconds: what is left below one cannot be asked for."""
+        return cohort.ends <= cohort.stops - 1
+
+    def _push_last(self, cohort: _Cohort) -> None:
+        cohort.lapsing = True
+        self._push(cohort, cohort.ends - LAPSE_SECONDS)
 
     def _push(self, cohort: _Cohort, due: float) -> None:
         heapq.heappush(self._due, (due, next(self._order), cohort))

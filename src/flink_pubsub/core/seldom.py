@@ -4,10 +4,12 @@ from __future__ import annotations
 
 
 class Seldom:
-    """Lets one event through per interval, and counts the others."""
+    """Lets one event through per interval, and counts the others. The interval may grow while events keep coming."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, longest: float | None = None) -> None:
+        """Starts with an interval of so many seconds; each event that passes doubles it, up to `longest` if that is given."""
         self._seconds = seconds
+        self._longest = seconds if longest is None else longest
         self._next: float | None = None
         self._withheld = 0
 
@@ -17,5 +19,6 @@ class Seldom:
             self._withheld += 1
             return None
         self._next = now + self._seconds
+        self._seconds = min(2 * self._seconds, self._longest)
         withheld, self._withheld = self._withheld, 0
         return withheld

@@ -24,7 +24,7 @@ import grpc
 from flink_pubsub.core.backoff import Backoff
 from flink_pubsub.core.requests import split_ids
 from flink_pubsub.core.seldom import Seldom
-from flink_pubsub.rpc.status import Purpose, status_of
+from flink_pubsub.rpc.status import Purpose, Status, status_of
 from flink_pubsub.wire.pubsub_pb2 import AcknowledgeRequest, ModifyAckDeadlineRequest
 
 ACKNOWLEDGE = "/google.pubsub.v1.Subscriber/Acknowledge"
@@ -36,6 +36,9 @@ _SHORTEST_CALL_SECONDS = 0.5
 
 Answer = Callable[[int, int, bool], None]
 """Told of a request's end: the range of the submitted ids it held, and whether the service confirmed it."""
+
+Refusal = Callable[[str, Status], None]
+"""Told that a subscription cannot be used any more: its path, and what the service said."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,14 +58,22 @@ class _Request:
 class AckSender:
     """Sends what readers decide about leases."""
 
-    def __init__(self, channel: grpc.Channel, wake: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        channel: grpc.Channel,
+        wake: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+        refused: Refusal = lambda subscription, status: None,
+    ) -> None:
         """Makes a sender.
 
         Args:
             channel: where to.
             wake: called from any thread when `pump` has something to do.
             clock: monotonic seconds.
+            refused: called on the thread that pumps.
         """
+        self._refused = refused
         self._acknowledge: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(ACKNOWLEDGE)
         self._modify: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(MODIFY)
         self._wake = wake
@@ -152,3 +163,5 @@ class AckSender:
             )
         if request.answer is not None:
             request.answer(request.low, request.low + len(request.ack_ids), confirmed)
+        if status.useless:
+            self._refused(request.subscription, status)

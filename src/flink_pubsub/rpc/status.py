@@ -63,6 +63,9 @@ RETRYABLE: Mapping[Purpose, frozenset[grpc.StatusCode]] = {
 }
 
 
+_USELESS = frozenset({_Code.NOT_FOUND, _Code.PERMISSION_DENIED, _Code.UNAUTHENTICATED})
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """How a call ended, in a form that survives the call's object."""
@@ -78,6 +81,11 @@ class Status:
         """What this status means as the answer to a publish, or to the creation of its topic."""
         verdict = _OF_PUBLISH.get(self.code, Verdict.FATAL)
         return Refusal(Verdict.PASSING if self.retryable(Purpose.PUBLISH) else verdict, self.code.name, self.details)
+
+    @property
+    def useless(self) -> bool:
+        """Whether it is about the resource or the caller and not about the request: no other call will fare better."""
+        return self.code in _USELESS
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.details}" if self.details else self.code.name

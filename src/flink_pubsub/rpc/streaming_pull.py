@@ -6,14 +6,16 @@ window and then stops the server, instead of filling memory here.
 
 The life of a connection:
 
-1. *Opening*: a stream is opened with the first request, the only one that may carry the subscription, the client's id (one for
-   the connection, kept for every stream of it) and the limits.
+1. *Opening*: once the receiver wants one, a stream is opened with the first request, the only one that may carry the
+   subscription, the client's id (one for the connection, kept for every stream of it) and the limits.
 2. *Reading*: responses are handed over. Any response resets the backoff.
 3. *Waiting*: the stream ended with a status worth a retry, a normal close by the server among them; after a delay back to 1.
-4. *Failed*: it ended with any other status, which is reported once.
-5. *Finishing*: `finish` was called: no more requests, which asks the server to end the stream. What it sends before that is
+4. *Resting*: the receiver had no room for half a deadline. What waits unread would be delivered again and again while its
+   deadlines pass, so the stream is ended in good order and what it still brings is refused; then back to 1.
+5. *Failed*: it ended with any other status, which is reported once.
+6. *Finishing*: `finish` was called: no more requests, which asks the server to end the stream. What it sends before that is
    handed over, so that it can be given back instead of waiting out its deadline.
-6. *Stopped*: the stream ended after 5, or `stop` was called; from every state, at once.
+7. *Stopped*: the stream ended after 6, or `stop` was called; from every state, at once.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,20 +37,36 @@ from flink_pubsub.wire.pubsub_pb2 import StreamingPullRequest, StreamingPullResp
 
 METHOD = "/google.pubsub.v1.Subscriber/StreamingPull"
 
+LINGER_SECONDS = 0.5
+"""How long a server may take to end a stream that it was asked to end, before the stream is cancelled."""
+
 _log = logging.getLogger(__name__)
 
 
 class Receiver(Protocol):
     """Takes what a connection brings. Called on the connection's thread."""
 
-    def wait_for_room(self) -> None:
-        """Waits until another response may be read. Must return when the connection is to end."""
+    def wait_to_open(self, rested: bool) -> None:
+        """Waits until a stream may be opened; after a rest, until it is worth it. Must return when the connection is to end."""
+
+    def opened(self) -> None:
+        """What comes from now on comes by a new stream."""
+
+    def wait_for_room(self, seconds: float) -> bool:
+        """Waits, so long at most, until another response may be read, and tells whether it may. Must return True when the
+        connection is to end."""
 
     def stream_deadline(self) -> int:
         """The acknowledgement deadline, in seconds, that messages should arrive with. Any thread."""
 
-    def received(self, response: StreamingPullResponse, deadline: int, waited: float) -> None:
-        """Takes a response whose messages have this deadline, and may have waited for so many seconds before they were read."""
+    def received(self, response: StreamingPullResponse, deadline: int, waited: float) -> bool:
+        """Takes a response whose messages have this deadline, and may have waited for so many seconds before they were read.
+
+        False when it could not take everything within half the deadline: the stream is ended, and `refused` called.
+        """
+
+    def refused(self, responses: Sequence[StreamingPullResponse]) -> None:
+        """The stream has ended for want of room; these responses came last, and go back with what `received` did not take."""
 
     def ended(self, status: Status) -> None:
         """The subscription cannot be read any more. The last call."""
@@ -73,6 +91,9 @@ class Timing:
     liveness: float = 15.0
     backoff: float = 0.1
     longest_backoff: float = 10.0
+
+
+_STOPPED = Status(grpc.StatusCode.CANCELLED, "stopped")
 
 
 class StreamingPull:
@@ -123,45 +144,59 @@ class StreamingPull:
         if stream is not None:
             stream.cancel()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread has not ended."""
+        return self._thread.is_alive()
+
     def join(self, seconds: float) -> bool:
         """Waits for the thread to end, and tells whether it did."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        rested = False
         try:
             while not self._stopped.is_set():
+                self._receiver.wait_to_open(rested)
                 status = self._read_stream()
-                if self._stopped.is_set():
-                    return
-                if not status.retryable(Purpose.STREAM):
+                rested = status is None
+                if status is None:
+                    _log.debug("a stream of %s is ended until there is room again", self._subscription)
+                elif not status.retryable(Purpose.STREAM):
                     self._receiver.ended(status)
                     return
-                delay = self._backoff.failed()
-                # Servers close streams routinely; only a connection that does not come back is worth a warning.
-                level = logging.WARNING if self._backoff.failures >= 5 else logging.DEBUG
-                _log.log(level, "a stream of %s ended (%s); the next opens in %.1f s", self._subscription, status, delay)
-                self._stopped.wait(delay)
+                elif not self._stopped.is_set():
+                    self._back_off(status)
         except Exception as error:
             self._receiver.broke(error)
 
-    def _read_stream(self) -> Status:
-        """Opens a stream and reads it to its end."""
+    def _back_off(self, status: Status) -> None:
+        delay = self._backoff.failed()
+        # Servers close streams routinely; only a connection that does not come back is worth a warning.
+        level = logging.WARNING if self._backoff.failures >= 5 else logging.DEBUG
+        _log.log(level, "a stream of %s ended (%s); the next opens in %.1f s", self._subscription, status, delay)
+        self._stopped.wait(delay)
+
+    def _read_stream(self) -> Status | None:
+        """Opens a stream and reads it to its end. None when it was ended for want of room."""
         wanted = self._receiver.stream_deadline
         stream = _Stream(self._first_request(wanted()), self._keepalive, self._keepalive_lock, wanted, self._clock)
+        self._receiver.opened()
         with self._lock:
             if self._stopped.is_set():
-                return Status(grpc.StatusCode.CANCELLED, "stopped")
+                return _STOPPED
             self._stream = stream
             stream.open(self._open_stream, self._subscription)
         try:
-            while True:
-                waited = self._wait_for_room(stream)
+            while (waited := self._wait_for_room(stream)) is not None:
                 response = stream.read()
                 if response is None:
                     return Status(grpc.StatusCode.OK, "closed by the server")
                 self._backoff.succeeded()
-                self._receiver.received(response, stream.deadline, waited)
+                if not self._receiver.received(response, stream.deadline, waited):
+                    break
+            return self._rest(stream)
         except grpc.RpcError as error:
             return status_of(error)
         finally:
@@ -169,13 +204,30 @@ class StreamingPull:
             with self._lock:
                 self._stream = None
 
-    def _wait_for_room(self, stream: _Stream) -> float:
-        """Waits until the receiver wants more, and returns the seconds that took."""
+    def _wait_for_room(self, stream: _Stream) -> float | None:
+        """Waits until the receiver wants more, and returns the seconds that took; None when that was too long."""
         began = self._clock()
         stream.reading(False)
-        self._receiver.wait_for_room()
+        room = self._receiver.wait_for_room(stream.deadline / 2)
         stream.reading(True)
-        return self._clock() - began
+        return self._clock() - began if room else None
+
+    def _rest(self, stream: _Stream) -> Status | None:
+        """Ends the stream and refuses what it still brings. Returns a status only when it is final."""
+        refused: list[StreamingPullResponse] = []
+        stream.finish()
+        cancel = threading.Timer(LINGER_SECONDS, stream.cancel)
+        cancel.start()
+        try:
+            while (response := stream.read()) is not None:
+                refused.append(response)
+        except grpc.RpcError as error:
+            status = status_of(error)
+            return None if status.retryable(Purpose.STREAM) else status
+        finally:
+            cancel.cancel()
+            self._receiver.refused(refused)
+        return None
 
     def _first_request(self, deadline: int) -> StreamingPullRequest:
         return StreamingPullRequest(

@@ -8,16 +8,17 @@ threads and holds up no connection.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from flink_pubsub.bridge.frames import RecordBlock
-from flink_pubsub.core.acks import Delivery, Run
+from flink_pubsub.core.chunks import Delivery, Run
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.errors import DeserializationError
 from flink_pubsub.schemas import PayloadFunction, PubSubDeserializationSchema
 from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.collecting import MessageCollector, message_of, publish_millis
 from flink_pubsub.worker.recording import Encode
+from flink_pubsub.worker.undecodable import Undecodable
 
 MAX_RECORDS_OF_A_MESSAGE = 48 * 1024 * 1024
 """Bytes of the records of one message; with the rest of a batch it fits a frame."""
@@ -29,19 +30,30 @@ Payload: TypeAlias = "bytes | wire.ReceivedMessage"
 class Decoding(Protocol):
     """How one reader decodes."""
 
+    @property
+    def whole_runs(self) -> bool:
+        """Whether decoding is so cheap that a run need not be divided to look at the size and the time in between."""
+
     def take(self, response: wire.StreamingPullResponse) -> Delivery[Payload]:
         """The messages of a response, ready to be kept. The threads of connections, several at once."""
 
     def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> RecordBlock:
-        """The records of messages, from the first up to the one that makes them `room` bytes or more. Fetch thread.
+        """The records of messages, from the first up to the one that makes them `room` bytes or more, or that is to go back to
+        the service. Fetch thread.
 
         Raises:
-            DeserializationError: a schema failed on a message.
+            DeserializationError: a schema failed on a message, and such messages fail the job.
         """
 
 
 class RawDecoding:
     """Leaves decoding to the JVM."""
+
+    whole_runs = True
+
+    def __init__(self, *, ordered: bool = False) -> None:
+        """`ordered` takes ordering keys along."""
+        self._ordered = ordered
 
     def take(self, response: wire.StreamingPullResponse) -> Delivery[Payload]:
         """The messages, serialized; a delivery attempt, which is not part of a message, is appended to it as field 15."""
@@ -52,11 +64,16 @@ class RawDecoding:
         if any(attempts):
             payloads = [_with_attempt(payload, n) for payload, n in zip(payloads, attempts, strict=True)]
         ids = [message.message_id for message in messages]
-        return Delivery([each.ack_id for each in received], ids, list(map(len, payloads)), payloads)  # type: ignore[arg-type]
+        sizes = list(map(len, payloads))  # type: ignore[arg-type]  # bytes
+        return Delivery([each.ack_id for each in received], ids, sizes, payloads, _keys(messages, self._ordered))
 
     def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> RecordBlock:
         """All messages as they are: draining has bounded them. Without timestamps, which the JVM takes from the messages."""
         return RecordBlock(ordinal, run.first, run.payloads)  # type: ignore[arg-type]  # `take` made bytes
+
+
+def _keys(messages: list[wire.PubsubMessage], ordered: bool) -> list[str] | None:
+    return [message.ordering_key for message in messages] if ordered else None
 
 
 def _with_attempt(payload: Payload, attempt: int) -> Payload:
@@ -74,24 +91,33 @@ def _with_attempt(payload: Payload, attempt: int) -> Payload:
 class SchemaDecoding:
     """Runs a Python schema. The schema must be open."""
 
-    def __init__(self, schema: PubSubDeserializationSchema, encode: Encode) -> None:
+    whole_runs = False
+
+    def __init__(
+        self, schema: PubSubDeserializationSchema, encode: Encode, undecodable: Undecodable, *, ordered: bool = False
+    ) -> None:
+        """`undecodable` decides about messages the schema fails on; `ordered` takes ordering keys along."""
         self._schema = schema
         self._encode = encode
+        self._undecodable = undecodable
+        self._ordered = ordered
         self._function = schema.function if type(schema) is PayloadFunction else None
         self.skipped = 0
         """Messages that decoded to no record."""
-        self.failed = 0
-        """Messages the schema failed on."""
 
     def take(self, response: wire.StreamingPullResponse) -> Delivery[Payload]:
         """The messages as they were parsed; that costs no second serialization, and one decode for all of a response."""
         received = list(response.received_messages)
         messages = [each.message for each in received]
         ids = [message.message_id for message in messages]
-        return Delivery([each.ack_id for each in received], ids, [message.ByteSize() for message in messages], received)
+        sizes = [message.ByteSize() for message in messages]
+        return Delivery([each.ack_id for each in received], ids, sizes, received, _keys(messages, self._ordered))
 
     def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> RecordBlock:
-        """The records the schema makes, each with its own time or its message's publish time."""
+        """The records the schema makes, each with its own time or its message's publish time.
+
+        What the schema collected before it failed on a message stays, whatever becomes of the message.
+        """
         if self._function is not None:
             return self._apply(self._function, ordinal, subscription, run, room)
         records: list[bytes] = []
@@ -100,24 +126,41 @@ class SchemaDecoding:
         for received in run.payloads:
             before = len(records)
             message = received.message  # type: ignore[union-attr]  # `take` kept objects
-            collector = MessageCollector(
-                records, timestamps, publish_millis(message), self._encode, subscription, message.message_id
-            )
-            try:
-                try:
-                    self._schema.deserialize(message_of(received), subscription, collector)  # type: ignore[arg-type]
-                finally:
-                    collector.close()
-            except Exception as error:
-                self._fail(subscription, message, "the deserializer", error)
-            counts.append(len(records) - before)
+            path = subscription.resource_path
+            failure = self._run_schema(received, subscription, records, timestamps)  # type: ignore[arg-type]
             size = sum(map(len, records[before:]))
-            self._check_size(subscription, message, size)
+            if size > MAX_RECORDS_OF_A_MESSAGE:
+                del records[before:], timestamps[before:]
+                failure = _too_large(path, message, size)
+            counts.append(len(records) - before)
+            if failure is not None and self._undecodable.gives_back(path, message.message_id, "the deserializer", failure):
+                self._undecodable.note(run.first + len(counts) - 1)
+                break
+            self.skipped += failure is None and not counts[-1]
             room -= size
             if room <= 0:
                 break
-        self.skipped += counts.count(0)
         return RecordBlock(ordinal, run.first, records, counts, timestamps)
+
+    def _run_schema(
+        self,
+        received: wire.ReceivedMessage,
+        subscription: SubscriptionDestination,
+        records: list[bytes],
+        timestamps: list[int],
+    ) -> Exception | None:
+        """Decodes one message, and returns what the schema failed with."""
+        message = received.message
+        published = publish_millis(message)
+        collector = MessageCollector(records, timestamps, published, self._encode, subscription, message.message_id)
+        try:
+            try:
+                self._schema.deserialize(message_of(received), subscription, collector)
+            finally:
+                collector.close()
+        except Exception as error:
+            return error
+        return None
 
     def _apply(
         self,
@@ -130,36 +173,40 @@ class SchemaDecoding:
         """As `decode`, for a function that makes one record of a payload: no message, no collector."""
         records: list[bytes] = []
         timestamps: list[int] = []
+        counts: list[int] | None = None
+        """Only from the first failure on: until then every message has one record."""
         encode = self._encode
         for received in run.payloads:
             message = received.message  # type: ignore[union-attr]  # `take` kept objects
+            failure: Exception | None = None
+            encoded = None
             try:
                 record = function(message.data)
                 encoded = None if record is None else encode(record)
             except Exception as error:
-                self._fail(subscription, message, "the function given to payload, or pickling what it returned,", error)
-            if encoded is None:
-                path = subscription.resource_path
-                self._fail(subscription, message, "", DeserializationError(path, message.message_id, PayloadFunction.NO_RECORD))
+                failure = error
+            if encoded is None or len(encoded) > MAX_RECORDS_OF_A_MESSAGE:
+                path, message_id = subscription.resource_path, message.message_id
+                if encoded is not None:
+                    failure = _too_large(path, message, len(encoded))
+                failure = failure or DeserializationError(path, message_id, PayloadFunction.NO_RECORD)
+                who = "the function given to payload, or pickling what it returned,"
+                counts = [1] * len(records) if counts is None else counts
+                counts.append(0)
+                if self._undecodable.gives_back(path, message_id, who, failure):
+                    self._undecodable.note(run.first + len(counts) - 1)
+                    break
+                continue
             records.append(encoded)
             timestamps.append(publish_millis(message))
+            if counts is not None:
+                counts.append(1)
             room -= len(encoded)
             if room <= 0:
-                self._check_size(subscription, message, len(encoded))
                 break
-        return RecordBlock(ordinal, run.first, records, None, timestamps)
+        return RecordBlock(ordinal, run.first, records, counts, timestamps)
 
-    def _check_size(self, subscription: SubscriptionDestination, message: wire.PubsubMessage, size: int) -> None:
-        if size > MAX_RECORDS_OF_A_MESSAGE:
-            problem = (
-                f"its records take {size} bytes, and no more than {MAX_RECORDS_OF_A_MESSAGE} can be handed to Flink at once"
-            )
-            self._fail(subscription, message, "", DeserializationError(subscription.resource_path, message.message_id, problem))
 
-    def _fail(self, subscription: SubscriptionDestination, message: wire.PubsubMessage, who: str, error: Exception) -> NoReturn:
-        """What a message that cannot be decoded leads to: the job fails. The one place where that is decided."""
-        self.failed += 1
-        if isinstance(error, DeserializationError):
-            raise error
-        problem = f"{who} raised {type(error).__name__}"
-        raise DeserializationError(subscription.resource_path, message.message_id, problem) from error
+def _too_large(path: str, message: wire.PubsubMessage, size: int) -> DeserializationError:
+    problem = f"its records take {size} bytes, and no more than {MAX_RECORDS_OF_A_MESSAGE} can be handed to Flink at once"
+    return DeserializationError(path, message.message_id, problem)

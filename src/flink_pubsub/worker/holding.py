@@ -5,32 +5,36 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from flink_pubsub.core.acks import Chunk
+from flink_pubsub.core.acks import AckTracker
+from flink_pubsub.core.budget import Budget
+from flink_pubsub.core.chunks import Chunk
 from flink_pubsub.core.deadlines import DeadlineEstimator
 from flink_pubsub.core.leases import LeaseBook
 from flink_pubsub.destinations import SubscriptionDestination
+from flink_pubsub.options import PubSubSubscriberOptions
 from flink_pubsub.worker.decoding import Payload
-
-_READ_AHEAD = 32 * 1024 * 1024
-_LEAST_READ_AHEAD = 1024 * 1024
 
 
 class Shared:
-    """The lock of a reader. Trackers and lease books are touched only under it, and nothing that waits is done under it."""
+    """The lock of a reader. Trackers, lease books and the budget are touched only under it, and nothing that waits is done
+    under it."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         self.lock = threading.Lock()
         self.records = threading.Condition(self.lock)
         """Something may be there to be drained. The fetch thread waits for it."""
         self.room = threading.Condition(self.lock)
         """A split may have room for another response. Connections wait for it."""
         self.closing = False
-        self.read_ahead = _READ_AHEAD
-        """Bytes that one split may hold undrained before its connections stop reading."""
+        self.budget = budget
+        self.splits: tuple[SplitState, ...] = ()
+        """All splits of the reader. Replaced, never changed, so that metrics may look without the lock."""
 
-    def share_read_ahead(self, splits: int) -> None:
-        """Divides the reader's 32 MiB: each split has its own part, so that a paused one cannot starve the others."""
-        self.read_ahead = max(_READ_AHEAD // splits, _LEAST_READ_AHEAD)
+    def add(self, splits: list[SplitState]) -> None:
+        """Takes more splits in, and divides the budget anew."""
+        with self.lock:
+            self.splits += tuple(splits)
+            self.budget.divide(len(self.splits))
 
     def close(self) -> None:
         """Ends all waits."""
@@ -49,3 +53,33 @@ class Holding:
     deadlines: DeadlineEstimator
     index: dict[str, Chunk[Payload]] = field(default_factory=dict)
     """By message id: where each message is that is held, or whose acknowledgement is under way."""
+
+
+class SplitState:
+    """What a split's connections, its subscriber and the fetch thread share. Touched under the reader's lock, save as said."""
+
+    def __init__(
+        self, split: str, ordinal: int, holding: Holding, shared: Shared, options: PubSubSubscriberOptions, *, ordered: bool
+    ) -> None:
+        self.split = split
+        self.ordinal = ordinal
+        self.holding = holding
+        self.tracker: AckTracker[Payload] = AckTracker(holding.index, shared.budget.used, ordered=ordered)
+        self.paused = False
+        self.received_messages = 0
+        """Messages taken in; deliveries of what was held already do not count."""
+        self.opened_at = 1
+        """Sequence number at which the newest stream was opened. What is older may have come by a stream that is gone."""
+        self.withheld: set[int] = set()
+        """Drained messages that were given back and must not be decoded. The fetch thread's own."""
+        self.max_messages = options.flow_control_max_outstanding_element_count
+        self.max_bytes = options.flow_control_max_outstanding_request_bytes
+        self._paused_messages, self._paused_bytes = options.paused_split_buffer
+
+    @property
+    def overfull(self) -> bool:
+        """Whether it is paused and buffers more than a paused split may."""
+        tracker = self.tracker
+        return self.paused and (
+            tracker.buffered_messages > self._paused_messages or tracker.buffered_bytes > self._paused_bytes
+        )

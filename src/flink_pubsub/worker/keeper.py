@@ -1,7 +1,8 @@
 """The keeper: the one thread of a reader that talks back to the service about leases.
 
 It extends everything that is held, sends acknowledgements and gives messages back, whatever the other threads are doing: a
-blocked job, a slow schema and a paused split cost no lease. It looks every 0.1 s, and at once when something was submitted.
+blocked job, a slow schema and a paused split cost no lease. It looks every 0.1 s, and at once when something was submitted,
+and lets the reader look as often at what else must not depend on records flowing.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from collections.abc import Callable, Sequence
 
 import grpc
 
-from flink_pubsub.core.acks import Acks, AckTracker
+from flink_pubsub.core.acks import AckTracker
+from flink_pubsub.core.chunks import Acks
+from flink_pubsub.errors import SubscriptionError
 from flink_pubsub.rpc.acks import AckSender
+from flink_pubsub.rpc.status import Status
 from flink_pubsub.worker.decoding import Payload
 from flink_pubsub.worker.holding import Holding, Shared
 
@@ -32,12 +36,15 @@ class Keeper:
         shared: Shared,
         fail: Callable[[BaseException], None],
         clock: Callable[[], float] = time.monotonic,
+        tick: Callable[[float], None] = lambda now: None,
     ) -> None:
+        """Starts the thread, which calls `tick` whenever it looks."""
         self._shared = shared
         self._fail = fail
         self._clock = clock
+        self._tick = tick
         self._wake = threading.Event()
-        self._sender = AckSender(channel, self._wake.set, clock)
+        self._sender = AckSender(channel, self._wake.set, clock, self._refused)
         self._holdings: tuple[Holding, ...] = ()
         self._until: float | None = None
         self.acked = 0
@@ -51,14 +58,28 @@ class Keeper:
         """Keeps the leases of one more subscription."""
         self._holdings += (holding,)
 
-    def acknowledge(self, holding: Holding, tracker: AckTracker[Payload], acks: Acks) -> None:
-        """Acknowledges messages that the tracker let go of, and lets it forget each once the service has answered."""
+    def wake(self) -> None:
+        """Makes it look at once. Any thread."""
+        self._wake.set()
+
+    def acknowledge(
+        self,
+        holding: Holding,
+        tracker: AckTracker[Payload],
+        acks: Acks,
+        settled: Callable[[int, bool], None] = lambda messages, confirmed: None,
+    ) -> None:
+        """Acknowledges messages that the tracker let go of, and lets it forget each once the service has answered.
+
+        `settled` hears of so many messages at a time whether the service confirmed them, on this thread.
+        """
 
         def answered(low: int, high: int, confirmed: bool) -> None:
             with self._shared.lock:
                 tracker.forget(acks.message_ids[low:high])
             if confirmed:
                 self.acked += high - low
+            settled(high - low, confirmed)
 
         path, lease = holding.subscription.resource_path, holding.deadlines.seconds
         self._sender.acknowledge(path, acks.ack_ids, lease, answered)
@@ -90,6 +111,7 @@ class Keeper:
                 until = self._until
                 if until is None:
                     self._extend()
+                    self._tick(self._clock())
                 retry_at = self._sender.pump()
                 now = self._clock()
                 if until is not None and (self._sender.idle or now >= until):
@@ -107,7 +129,17 @@ class Keeper:
         for holding in self._holdings:
             length = holding.deadlines.seconds
             with self._shared.lock:
-                extensions = holding.leases.due(self._clock(), length)
-            for extension in extensions:
+                now = self._clock()
+                due = holding.leases.due(now, length)
+                lapsing = [ack_id for members in due.lapsing for ack_id in members.lapse(now)]
+                if due.lapsing:
+                    self._shared.room.notify_all()
+            for extension in due.extensions:
                 path = holding.subscription.resource_path
                 self._sender.modify(path, extension.ack_ids, extension.seconds, extension.seconds, None)
+            self.give_back(holding, lapsing)
+
+    def _refused(self, subscription: str, status: Status) -> None:
+        """A subscription that is gone or may not be used any more may be noticed here first: its stream may be closed."""
+        if self._until is None:
+            self._fail(SubscriptionError(subscription, status.code.name, status.details))

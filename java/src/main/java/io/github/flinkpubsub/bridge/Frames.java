@@ -52,6 +52,7 @@ public final class Frames {
     public static final int PLANNED = 0x90;
     public static final int RECORDS = 0xA0;
     public static final int CHECKPOINT_SETTLED = 0xA1;
+    public static final int RECORDS_WITHDRAWN = 0xA2;
     public static final int SETTLED = 0xB0;
     public static final int FLUSHED = 0xB1;
 
@@ -263,6 +264,7 @@ public final class Frames {
             case PLANNED: return "PLANNED";
             case RECORDS: return "RECORDS";
             case CHECKPOINT_SETTLED: return "CHECKPOINT_SETTLED";
+            case RECORDS_WITHDRAWN: return "RECORDS_WITHDRAWN";
             case SETTLED: return "SETTLED";
             case FLUSHED: return "FLUSHED";
             default: return null;

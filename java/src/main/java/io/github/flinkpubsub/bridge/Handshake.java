@@ -96,6 +96,9 @@ final class Handshake {
                 .put("subtask", subtask)
                 .put("parallelism", parallelism)
                 .put("log_level", logLevel());
+        if (spec.checkpointInterval != null) {
+            body.put("checkpoint_interval", spec.checkpointInterval.toMillis() / 1000.0);
+        }
         ArrayNode searchPath = body.putArray("search_path");
         spec.searchPath.forEach(searchPath::add);
         return Frames.encodeJson(body);

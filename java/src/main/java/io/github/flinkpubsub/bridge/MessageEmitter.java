@@ -4,6 +4,9 @@ import java.io.IOException;
 import java.util.Objects;
 import org.apache.flink.api.connector.source.SourceOutput;
 import org.apache.flink.connector.base.source.reader.RecordEmitter;
+import org.apache.flink.metrics.Counter;
+import org.apache.flink.metrics.SimpleCounter;
+import org.apache.flink.metrics.groups.SourceReaderMetricGroup;
 import org.apache.flink.util.ExceptionUtils;
 
 /**
@@ -11,30 +14,45 @@ import org.apache.flink.util.ExceptionUtils;
  *
  * <p>What comes out of {@link SourceOutput#collect} is the job's own failure: the worker hears of it, so that it can give the
  * message back at once, and it fails the task. Anything else is a message that cannot be decoded: the worker's settings say
- * whether that fails the task too or is the worker's to decide. Task thread only.
+ * whether that fails the task too or is the worker's to decide; it may then withdraw later messages, which are passed over. Task
+ * thread only.
  */
 final class MessageEmitter<T> implements RecordEmitter<RecordBatch.Message, T, SplitProgress>, RecordOutput<T> {
     private final RecordDecoder<T> decoder;
     private final ReaderWorker worker;
+    private final Counter failed;
+    private final Counter skipped;
     private SourceOutput<T> output;
     private Throwable downstreamFailure;
+    private long collected;
 
-    MessageEmitter(RecordDecoder<T> decoder, ReaderWorker worker) {
+    MessageEmitter(RecordDecoder<T> decoder, ReaderWorker worker, SourceReaderMetricGroup metrics) {
         this.decoder = decoder;
         this.worker = worker;
+        this.failed = metrics.getNumRecordsInErrorsCounter();
+        // What the worker decodes, the worker counts.
+        this.skipped = decoder.decodesMessages() ? metrics.counter("recordsSkipped") : new SimpleCounter();
     }
 
     @Override
     public void emitRecord(RecordBatch.Message message, SourceOutput<T> splitOutput, SplitProgress progress) throws Exception {
         output = splitOutput;
         PythonSplit split = progress.split;
+        if (progress.withdrew(message.sequence())) {
+            progress.advance(message.sequence());
+            return;
+        }
         try {
             while (message.nextRecord()) {
+                long before = collected;
                 decoder.decode(split, message.buffer(), message.offset(), message.length(), message.timestamp(), this);
+                if (collected == before) {
+                    skipped.inc();
+                }
             }
         } catch (Throwable e) {
             if (downstreamFailure == null) {
-                refuse(split, message.sequence(), e);
+                refuse(progress, message.sequence(), e);
             }
         }
         if (downstreamFailure != null) {
@@ -47,6 +65,7 @@ final class MessageEmitter<T> implements RecordEmitter<RecordBatch.Message, T, S
     @Override
     public void collect(T record, long timestamp) {
         Objects.requireNonNull(record, "a decoder emitted null");
+        collected++;
         try {
             output.collect(record, timestamp);
         } catch (Throwable e) {
@@ -55,14 +74,17 @@ final class MessageEmitter<T> implements RecordEmitter<RecordBatch.Message, T, S
         }
     }
 
-    private void refuse(PythonSplit split, long sequence, Throwable cause) throws IOException {
+    private void refuse(SplitProgress progress, long sequence, Throwable cause) throws IOException, InterruptedException {
         if (cause instanceof Error) {
             throw (Error) cause;
         }
+        failed.inc();
         if (worker.failsOnRecordFailure()) {
-            throw new IOException("Message " + sequence + " of split " + split + " cannot be decoded: " + cause, cause);
+            throw new IOException(
+                    "Message " + sequence + " of split " + progress.split + " cannot be decoded: " + cause, cause);
         }
-        worker.recordFailed(split, sequence, cause, false);
+        worker.recordFailed(progress.split, sequence, cause, false);
+        progress.withdraw(worker.awaitWithdrawn(progress.split, sequence));
     }
 
     private void reportDownstreamFailure(PythonSplit split, long sequence) {

@@ -26,7 +26,11 @@ final class PythonSourceReader<T>
     private final Map<String, SplitProgress> progress = new LinkedHashMap<>();
 
     PythonSourceReader(ReaderWorker worker, RecordDecoder<T> decoder, SourceReaderContext context) {
-        super(() -> new Fetcher(worker), new MessageEmitter<>(decoder, worker), context.getConfiguration(), context);
+        super(
+                () -> new Fetcher(worker),
+                new MessageEmitter<>(decoder, worker, context.metricGroup()),
+                context.getConfiguration(),
+                context);
         this.worker = worker;
     }
 

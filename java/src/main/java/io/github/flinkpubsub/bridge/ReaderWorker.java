@@ -4,11 +4,15 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.time.Duration;
 import java.util.Collection;
+import java.util.Collections;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
 import org.apache.flink.api.connector.source.SourceReaderContext;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.node.ArrayNode;
@@ -30,18 +34,28 @@ final class ReaderWorker implements WorkerListener {
     private static final byte[] NOTHING = new byte[0];
     private static final int SURFACE_SECONDS = 2;
 
+    /** What the worker gets on top of its own time limits, so that it is the one to say what was too slow. */
+    private static final double GRACE_SECONDS = 2;
+
+    /** A reply that takes this long means that the worker is stuck. */
+    private static final double WITHDRAWAL_SECONDS = 60;
+
+    private static final int MAX_CAUSES = 3;
+
     private final WorkerSpec spec;
     private final byte[] connector;
     private final SourceReaderContext context;
     private final List<PythonSplit> splits = new CopyOnWriteArrayList<>();
+    private final BufferedBatches buffered;
 
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
     private WorkerProcess process;
     private boolean requested;
     private boolean wokenUp;
-    private byte[] batch;
+    private RecordBatch batch;
     private long settledCheckpoint = -1;
+    private Withdrawal withdrawal;
     private boolean surfaced;
     private boolean closed;
     private volatile Thread reporter;
@@ -53,6 +67,7 @@ final class ReaderWorker implements WorkerListener {
         this.spec = spec;
         this.connector = connector;
         this.context = context;
+        this.buffered = new BufferedBatches(context.metricGroup());
     }
 
     // The task thread.
@@ -152,16 +167,21 @@ final class ReaderWorker implements WorkerListener {
     private void awaitSettled(long checkpoint, double seconds) throws InterruptedException {
         lock.lock();
         try {
-            long left = (long) (seconds * 1e9);
-            while (settledCheckpoint < checkpoint && failure == null && left > 0) {
-                left = changed.awaitNanos(left);
-            }
-            throwIfFailed();
-            if (settledCheckpoint < checkpoint) {
-                throw new WorkerException(process + " did not settle checkpoint " + checkpoint + " within " + seconds + " s");
-            }
+            await(() -> settledCheckpoint >= checkpoint, seconds + GRACE_SECONDS, "settle checkpoint " + checkpoint);
         } finally {
             lock.unlock();
+        }
+    }
+
+    /** Waits for what the stdout thread brings about, with the lock held. */
+    private void await(BooleanSupplier done, double seconds, String what) throws InterruptedException {
+        long left = (long) (seconds * 1e9);
+        while (!done.getAsBoolean() && failure == null && left > 0) {
+            left = changed.awaitNanos(left);
+        }
+        throwIfFailed();
+        if (!done.getAsBoolean()) {
+            throw new WorkerException(process + " did not " + what + " within " + seconds + " s");
         }
     }
 
@@ -177,8 +197,38 @@ final class ReaderWorker implements WorkerListener {
                 Frames.newJson()
                         .put("split", split.splitId())
                         .put("sequence", sequence)
-                        .put("error", error.toString())
+                        .put("error", kind(error))
                         .put("emitting", emitting));
+    }
+
+    /** The classes of an error and its causes. Messages of decoders quote what they decode, which is not for logs. */
+    private static String kind(Throwable error) {
+        StringBuilder kind = new StringBuilder(error.getClass().getName());
+        Throwable cause = error.getCause();
+        for (int i = 0; i < MAX_CAUSES && cause != null; i++, cause = cause.getCause()) {
+            kind.append(" caused by ").append(cause.getClass().getName());
+        }
+        return kind.toString();
+    }
+
+    /**
+     * The messages that are not to be emitted because of a failure just reported. Waits for the worker's word if its settings ask
+     * for that.
+     */
+    Set<Long> awaitWithdrawn(PythonSplit split, long sequence) throws InterruptedException {
+        if (!settings.awaitRecordFailure) {
+            return Collections.emptySet();
+        }
+        lock.lock();
+        try {
+            await(
+                    () -> withdrawal != null && withdrawal.isFor(split, sequence),
+                    WITHDRAWAL_SECONDS,
+                    "answer that message " + sequence + " of split " + split + " failed");
+            return withdrawal.sequences;
+        } finally {
+            lock.unlock();
+        }
     }
 
     /** Ends the wait of the fetcher and of a failure that is not reported yet; what fails from now on fails unheard. */
@@ -212,7 +262,6 @@ final class ReaderWorker implements WorkerListener {
 
     /** The next batch, or an empty one after {@link #wakeUp}. Waits as long as it takes. */
     RecordBatch fetch() throws IOException {
-        byte[] body;
         lock.lock();
         try {
             while (batch == null && failure == null && !wokenUp && !closed) {
@@ -226,17 +275,17 @@ final class ReaderWorker implements WorkerListener {
             if (batch == null) {
                 return RecordBatch.EMPTY;
             }
-            body = batch;
+            RecordBatch fetched = batch;
             batch = null;
             requested = false;
             request();
+            return fetched;
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new InterruptedIOException("interrupted while waiting for a batch of " + process);
         } finally {
             lock.unlock();
         }
-        return RecordBatch.parse(body, splits);
     }
 
     private void request() {
@@ -264,6 +313,7 @@ final class ReaderWorker implements WorkerListener {
         settings = new Settings(
                 Frames.number(Frames.READY, body, "close_seconds"),
                 Frames.flag(Frames.READY, body, "fail_on_record_failure"),
+                Frames.flag(Frames.READY, body, "await_record_failure"),
                 Frames.number(Frames.READY, body, "await_checkpoint_seconds"));
     }
 
@@ -275,10 +325,12 @@ final class ReaderWorker implements WorkerListener {
                 if (!requested || batch != null) {
                     throw new ProtocolException("a RECORDS frame came without being asked for");
                 }
-                batch = body;
+                batch = RecordBatch.parse(body, splits).countedIn(buffered);
             } else if (kind == Frames.CHECKPOINT_SETTLED) {
                 long checkpoint = Frames.integer(kind, Frames.decodeJson(kind, body), "checkpoint");
                 settledCheckpoint = Math.max(settledCheckpoint, checkpoint);
+            } else if (kind == Frames.RECORDS_WITHDRAWN) {
+                withdrawal = Withdrawal.of(Frames.decodeJson(kind, body));
             } else {
                 throw new ProtocolException("a " + Frames.name(kind) + " frame is not for a reader");
             }
@@ -325,12 +377,40 @@ final class ReaderWorker implements WorkerListener {
     private static final class Settings {
         private final double closeSeconds;
         private final boolean failOnRecordFailure;
+        private final boolean awaitRecordFailure;
         private final double awaitCheckpointSeconds;
 
-        private Settings(double closeSeconds, boolean failOnRecordFailure, double awaitCheckpointSeconds) {
+        private Settings(
+                double closeSeconds, boolean failOnRecordFailure, boolean awaitRecordFailure, double awaitCheckpointSeconds) {
             this.closeSeconds = closeSeconds;
             this.failOnRecordFailure = failOnRecordFailure;
+            this.awaitRecordFailure = awaitRecordFailure;
             this.awaitCheckpointSeconds = awaitCheckpointSeconds;
+        }
+    }
+
+    /** The worker's answer to a failure: which later messages of the split are not to be emitted. */
+    private static final class Withdrawal {
+        private final String split;
+        private final long sequence;
+        private final Set<Long> sequences = new HashSet<>();
+
+        private Withdrawal(String split, long sequence) {
+            this.split = split;
+            this.sequence = sequence;
+        }
+
+        static Withdrawal of(JsonNode body) throws ProtocolException {
+            int kind = Frames.RECORDS_WITHDRAWN;
+            Withdrawal made = new Withdrawal(Frames.text(kind, body, "split"), Frames.integer(kind, body, "sequence"));
+            for (JsonNode each : body.path("withdrawn")) {
+                made.sequences.add(each.asLong());
+            }
+            return made;
+        }
+
+        boolean isFor(PythonSplit failed, long at) {
+            return split.equals(failed.splitId()) && sequence == at;
         }
     }
 }

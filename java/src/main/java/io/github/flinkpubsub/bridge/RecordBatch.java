@@ -33,12 +33,40 @@ public final class RecordBatch implements RecordsWithSplitIds<RecordBatch.Messag
     private final List<Block> blocks;
     private final Set<String> finished;
     private final Message message = new Message();
+    private final long messages;
+    private BufferedBatches account;
     private int nextBlock;
 
     private RecordBatch(byte[] body, List<Block> blocks, Set<String> finished) {
         this.body = body;
         this.blocks = blocks;
         this.finished = finished;
+        this.messages = blocks.stream().mapToLong(block -> block.messages).sum();
+    }
+
+    /** Messages in the batch, whether or not they have records. */
+    long messages() {
+        return messages;
+    }
+
+    /** Size of the batch. */
+    int bytes() {
+        return body.length;
+    }
+
+    /** Counts the batch until Flink is done with it. */
+    RecordBatch countedIn(BufferedBatches buffered) {
+        account = buffered;
+        buffered.add(this);
+        return this;
+    }
+
+    @Override
+    public void recycle() {
+        if (account != null) {
+            account.remove(this);
+            account = null;
+        }
     }
 
     /**

@@ -9,6 +9,11 @@ public interface RecordDecoder<T> extends Serializable {
     /** Prepares for decoding. Once, before the first record. Throwing fails the job. */
     default void open(SourceReaderContext context) throws Exception {}
 
+    /** Whether the records are messages that are decoded only here, or else what the worker has decoded. */
+    default boolean decodesMessages() {
+        return true;
+    }
+
     /**
      * Decodes one record of a batch.
      *

@@ -16,6 +16,11 @@ public final class SerializerDecoder<T> implements RecordDecoder<T> {
     }
 
     @Override
+    public boolean decodesMessages() {
+        return false;
+    }
+
+    @Override
     public void decode(PythonSplit split, byte[] buffer, int offset, int length, long timestamp, RecordOutput<T> out)
             throws IOException {
         if (in == null) {

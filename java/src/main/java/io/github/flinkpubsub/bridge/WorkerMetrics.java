@@ -3,7 +3,9 @@ package io.github.flinkpubsub.bridge;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.LongConsumer;
 import org.apache.flink.metrics.Counter;
 import org.apache.flink.metrics.Gauge;
 import org.apache.flink.metrics.MetricGroup;
@@ -17,11 +19,17 @@ import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
  *
  * <p>The worker sends totals since its start, so a counter grows by the difference to the last total. Only the worker's stdout
  * thread updates; reporters read at any time.
+ *
+ * <p>Some totals say what went wrong when workers ended, and their metrics end with them: a lasting one is shown as the sum over
+ * all workers that this class's loader has seen, past ones included, so that it can still be read.
  */
 final class WorkerMetrics {
+    private static final Map<String, AtomicLong> LASTING = new ConcurrentHashMap<>();
+
     private final MetricGroup root;
     private final Map<String, Total> counters = new HashMap<>();
     private final Map<String, AtomicLong> gauges = new HashMap<>();
+    private final Map<String, Total> lasting = new HashMap<>();
 
     WorkerMetrics(MetricGroup root) {
         this.root = root;
@@ -33,7 +41,13 @@ final class WorkerMetrics {
         for (Iterator<String> names = totals.fieldNames(); names.hasNext(); ) {
             String name = names.next();
             long total = Frames.integer(Frames.METRICS, totals, name);
-            counters.computeIfAbsent(name, key -> new Total(counter(key))).advance(name, total);
+            counters.computeIfAbsent(name, key -> new Total(counter(key)::inc)).advance(name, total);
+        }
+        JsonNode ours = body.path("lasting");
+        for (Iterator<String> names = ours.fieldNames(); names.hasNext(); ) {
+            String name = names.next();
+            long total = Frames.integer(Frames.METRICS, ours, name);
+            lasting.computeIfAbsent(name, key -> new Total(shown(key, LASTING.computeIfAbsent(key, sum -> new AtomicLong()))::addAndGet)).advance(name, total);
         }
         JsonNode values = body.path("gauges");
         for (Iterator<String> names = values.fieldNames(); names.hasNext(); ) {
@@ -75,7 +89,10 @@ final class WorkerMetrics {
     }
 
     private AtomicLong gauge(String name) {
-        AtomicLong value = new AtomicLong();
+        return shown(name, new AtomicLong());
+    }
+
+    private AtomicLong shown(String name, AtomicLong value) {
         group(name).gauge(leaf(name), (Gauge<Long>) value::get);
         return value;
     }
@@ -94,18 +111,18 @@ final class WorkerMetrics {
     }
 
     private static final class Total {
-        private final Counter counter;
+        private final LongConsumer increase;
         private long last;
 
-        private Total(Counter counter) {
-            this.counter = counter;
+        private Total(LongConsumer increase) {
+            this.increase = increase;
         }
 
         private void advance(String name, long total) throws ProtocolException {
             if (total < last) {
                 throw new ProtocolException("the counter " + name + " went back from " + last + " to " + total);
             }
-            counter.inc(total - last);
+            increase.accept(total - last);
             last = total;
         }
     }

@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.flink.configuration.ConfigOption;
@@ -26,6 +27,8 @@ public final class WorkerSpec implements Serializable {
 
     private static final ConfigOption<String> PYTHON_EXECUTABLE =
             ConfigOptions.key("python.executable").stringType().noDefaultValue();
+    private static final ConfigOption<Duration> CHECKPOINT_INTERVAL =
+            ConfigOptions.key("execution.checkpointing.interval").durationType().noDefaultValue();
 
     private final String pythonExecutable;
     private final String configuredExecutable;
@@ -33,6 +36,8 @@ public final class WorkerSpec implements Serializable {
     final String clientPython;
     final String version;
     final List<String> searchPath;
+    /** Null where the host's configuration does not say; what a job sets itself is not seen there. */
+    final Duration checkpointInterval;
 
     private WorkerSpec(
             String pythonExecutable,
@@ -40,13 +45,15 @@ public final class WorkerSpec implements Serializable {
             String clientExecutable,
             String clientPython,
             String version,
-            List<String> searchPath) {
+            List<String> searchPath,
+            Duration checkpointInterval) {
         this.pythonExecutable = pythonExecutable;
         this.configuredExecutable = configuredExecutable;
         this.clientExecutable = clientExecutable;
         this.clientPython = clientPython;
         this.version = version;
         this.searchPath = searchPath;
+        this.checkpointInterval = checkpointInterval;
     }
 
     /**
@@ -65,7 +72,8 @@ public final class WorkerSpec implements Serializable {
                     text(spec, "client_executable"),
                     required(spec, "client_python"),
                     required(spec, "version"),
-                    searchPath);
+                    searchPath,
+                    null);
         } catch (IOException e) {
             throw new IllegalArgumentException("the worker specification is not JSON: " + e.getMessage(), e);
         }
@@ -88,10 +96,14 @@ public final class WorkerSpec implements Serializable {
      * This specification on a host with that Flink configuration. Without a call, the configuration file of the process counts.
      */
     WorkerSpec on(Configuration host) {
-        String configured = host.get(PYTHON_EXECUTABLE);
-        return configured == null
-                ? this
-                : new WorkerSpec(pythonExecutable, configured, clientExecutable, clientPython, version, searchPath);
+        return new WorkerSpec(
+                pythonExecutable,
+                host.get(PYTHON_EXECUTABLE),
+                clientExecutable,
+                clientPython,
+                version,
+                searchPath,
+                host.get(CHECKPOINT_INTERVAL));
     }
 
     /** The interpreter to start on this host. */

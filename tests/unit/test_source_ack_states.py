@@ -1,0 +1,389 @@
+"""The ack tracker over random histories: a model of each message's state, and a model of a service that keeps order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from flink_pubsub.core.acks import AckTracker
+from flink_pubsub.core.budget import Tally
+from flink_pubsub.core.chunks import Acks, Chunk, Delivery, Run
+from flink_pubsub.core.leases import Leased
+
+
+@dataclass
+class Model:
+    split: int
+    sequence: int
+    message_id: str
+    ack_id: str
+    size: int
+    state: str = "received"
+    checkpoint: int = 0
+    lapsed: bool = False
+
+
+HELD = ("received", "staged", "bound")
+
+
+class Trackers(RuleBasedStateMachine):
+    """Two splits of one subscription against a model that knows the state of every message."""
+
+    @initialize()
+    def open(self) -> None:
+        self.index: dict[str, Chunk[str]] = {}
+        self.buffered = Tally()
+        self.trackers: list[AckTracker[str]] = [AckTracker(self.index, self.buffered) for _ in range(2)]
+        self.messages: list[Model] = []
+        self.sequences = [0, 0]
+        self.emitted = [0, 0]
+        self.checkpoint = 0
+        self.completed = 0
+        self.unanswered: list[tuple[AckTracker[str], Acks]] = []
+        self.leases: list[tuple[Leased, set[str]]] = []
+        """What arrived together, and under which ack ids."""
+        self.deliveries = 0
+
+    def known(self, *states: str) -> list[Model]:
+        return [message for message in self.messages if message.state in states]
+
+    @rule(
+        split=st.integers(0, 1),
+        new=st.integers(0, 4),
+        again=st.lists(st.integers(0, 60), max_size=3),
+        size=st.integers(1, 50),
+    )
+    def receive(self, split: int, new: int, again: list[int], size: int) -> None:
+        ids = [f"m{len(self.messages) + i}" for i in range(new)]
+        ids += [self.messages[i].message_id for i in again if i < len(self.messages)]
+        ack_ids = [f"ack{self.deliveries + i}" for i in range(len(ids))]
+        self.deliveries += len(ids)
+        receipt = self.trackers[split].receive(Delivery(ack_ids, ids, [size] * len(ids), ids), 0)
+        acknowledge = []
+        for message_id, ack_id in zip(ids, ack_ids, strict=True):
+            current = [m for m in self.known(*HELD, "acknowledging") if m.message_id == message_id]
+            if not current:
+                self.sequences[split] += 1
+                self.messages.append(Model(split, self.sequences[split], message_id, ack_id, size))
+            elif current[0].state == "acknowledging":
+                acknowledge.append(ack_id)
+            else:
+                current[0].ack_id, current[0].lapsed = ack_id, False
+        self.leases += [(members, set(ack_ids)) for members in (receipt.chunk, receipt.redelivered) if members is not None]
+        assert receipt.acknowledge == acknowledge
+        assert receipt.give_back == []
+
+    @rule(split=st.integers(0, 1), count=st.integers(1, 6), size=st.integers(1, 200))
+    def drain(self, split: int, count: int, size: int) -> None:
+        waiting = [m for m in self.known("received") if m.split == split]
+        runs: list[Run[str]] = self.trackers[split].drain(count, size)
+        found = [(run.first + i, payload) for run in runs for i, payload in enumerate(run.payloads)]
+        assert found == [(m.sequence, m.message_id) for m in waiting[: len(found)]]
+        assert len(found) <= count
+        for message in waiting[: len(found)]:
+            message.state = "staged"
+            self.buffered.add(-1, -message.size)
+
+    @rule(split=st.integers(0, 1), count=st.integers(1, 6))
+    def emit(self, split: int, count: int) -> None:
+        staged = [m.sequence for m in self.messages if m.split == split and m.state == "staged"]
+        self.emitted[split] = max([self.emitted[split], *[s for s in staged if s > self.emitted[split]][:count]])
+
+    @rule()
+    def snapshot(self) -> None:
+        self.checkpoint += 1
+        for split, tracker in enumerate(self.trackers):
+            tracker.snapshot(self.checkpoint, self.emitted[split])
+        for message in self.known("staged"):
+            if message.sequence <= self.emitted[message.split]:
+                message.state, message.checkpoint = "bound", self.checkpoint
+
+    @precondition(lambda self: self.checkpoint > self.completed)
+    @rule(data=st.data())
+    def complete(self, data: st.DataObject) -> None:
+        self.completed = data.draw(st.integers(self.completed + 1, self.checkpoint))
+        for split, tracker in enumerate(self.trackers):
+            acks = tracker.complete(self.completed)
+            covered = [m for m in self.known("bound") if m.split == split and m.checkpoint <= self.completed]
+            assert acks.ack_ids == [m.ack_id for m in covered]
+            assert acks.message_ids == [m.message_id for m in covered]
+            for message in covered:
+                message.state = "acknowledging"
+            self.unanswered.append((tracker, acks))
+
+    @precondition(lambda self: self.unanswered)
+    @rule()
+    def answer(self) -> None:
+        tracker, acks = self.unanswered.pop(0)
+        tracker.forget(acks.message_ids)
+        for message in self.known("acknowledging"):
+            if message.message_id in acks.message_ids:
+                message.state = "gone"
+
+    @rule(split=st.integers(0, 1), sequence=st.integers(1, 40))
+    def nack(self, split: int, sequence: int) -> None:
+        held = [m for m in self.known(*HELD) if m.split == split and m.sequence == sequence]
+        drained = [m.sequence for m in held if m.state != "received"]
+        given_back = self.trackers[split].nack(sequence, 0)
+        assert (given_back.ack_ids, given_back.sequences) == ([m.ack_id for m in held], drained)
+        for message in held:
+            message.state = "gone"
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def lapse(self, data: st.DataObject) -> None:
+        members, ack_ids = data.draw(st.sampled_from(self.leases))
+        self.leases.remove((members, ack_ids))
+        mine = {ack_id for ack_id in ack_ids if ack_id in members.leased()}
+        given_back = members.lapse(0)
+        ended = [m for m in self.known(*HELD) if m.ack_id in mine]
+        assert sorted(given_back) == sorted(m.ack_id for m in ended if m.state == "received")
+        for message in ended:
+            if message.state == "received":
+                message.state = "gone"
+            else:
+                message.lapsed = True
+
+    @rule(split=st.integers(0, 1))
+    def park(self, split: int) -> None:
+        held = [m for m in self.known(*HELD) if m.split == split]
+        assert self.trackers[split].park(0) == [m.ack_id for m in held]
+        for message in held:
+            message.state = "gone"
+
+    @invariant()
+    def permits_are_those_of_what_is_held(self) -> None:
+        for split, tracker in enumerate(self.trackers):
+            held = [m for m in self.known(*HELD) if m.split == split]
+            waiting = [m for m in held if m.state == "received"]
+            assert (tracker.held_messages, tracker.held_bytes) == (len(held), sum(m.size for m in held))
+            leased = [m for m in held if not m.lapsed]
+            assert tracker.permits == (len(leased), sum(m.size for m in leased))
+            assert (tracker.buffered_messages, tracker.buffered_bytes) == (len(waiting), sum(m.size for m in waiting))
+
+    @invariant()
+    def what_is_buffered_is_counted_for_the_reader_too(self) -> None:
+        waiting = self.known("received")
+        assert self.buffered == Tally(len(waiting), sum(m.size for m in waiting))
+
+    @invariant()
+    def nothing_is_kept_of_chunks_that_went_back_whole(self) -> None:
+        assert all(chunk.held for tracker in self.trackers for chunk in tracker._held)
+
+    @invariant()
+    def what_is_known_is_what_is_held_or_being_acknowledged(self) -> None:
+        assert set(self.index) == {m.message_id for m in self.known(*HELD, "acknowledging")}
+
+    def teardown(self) -> None:
+        if not hasattr(self, "trackers"):
+            return
+        for split, tracker in enumerate(self.trackers):
+            assert tracker.close(0) == [m.ack_id for m in self.known(*HELD) if m.split == split]
+            assert (tracker.held_messages, tracker.held_bytes, tracker.buffered_messages) == (0, 0, 0)
+        for tracker, acks in self.unanswered:
+            tracker.forget(acks.message_ids)
+        assert self.index == {}
+
+
+TestTrackers = pytest.mark.feature("SRC-15")(Trackers.TestCase)
+TestTrackers.settings = settings(max_examples=150, stateful_step_count=40)
+
+
+class Service:
+    """One ordered subscription with a single stream, as harsh as the documentation allows.
+
+    Of a key, what is out comes before what waits. Whatever goes back takes all later ones of its key with it, acknowledged
+    ones too. Any number of batches of a key may be out, and what was sent stays in the pipe whatever happens. Only while
+    something of a key is out that nobody can have read does the service send no more of it.
+    """
+
+    def __init__(self) -> None:
+        self.keys: dict[str, list[int]] = {}
+        """What is not settled yet, in order."""
+        self.out: dict[int, str] = {}
+        """Ack ids of the deliveries that are out."""
+        self.acked: set[int] = set()
+        self.pipe: list[tuple[str, int, str]] = []
+        self.unread: set[str] = set()
+        """Ack ids that were in the pipe of a stream that ended."""
+        self.deliveries = 0
+
+    def send(self, key: str, count: int) -> None:
+        if any(self.out.get(n) in self.unread for n in self.keys.get(key, [])):
+            return
+        for n in [n for n in self.keys.get(key, []) if n not in self.out][:count]:
+            self.deliveries += 1
+            self.out[n] = f"ack{self.deliveries}"
+            self.pipe.append((key, n, self.out[n]))
+
+    def _whose(self, ack_id: str) -> tuple[str, int] | None:
+        return next(((key, n) for key, order in self.keys.items() for n in order if self.out.get(n) == ack_id), None)
+
+    def take_back(self, ack_id: str) -> None:
+        """A nack, or the end of a lease."""
+        found = self._whose(ack_id)
+        if found is not None:
+            order = self.keys[found[0]]
+            for n in order[order.index(found[1]) :]:
+                self.out.pop(n, None)
+                self.acked.discard(n)
+
+    def acknowledge(self, ack_id: str) -> None:
+        found = self._whose(ack_id)
+        if found is not None:
+            self.acked.add(found[1])
+            order = self.keys[found[0]]
+            while order and order[0] in self.acked:
+                self.out.pop(order.pop(0))
+
+    def dead_letter(self, key: str) -> int | None:
+        """Takes away the first message that waits, as if it had failed too often."""
+        waiting = [n for n in self.keys.get(key, []) if n not in self.out]
+        if not waiting:
+            return None
+        self.keys[key].remove(waiting[0])
+        return waiting[0]
+
+
+KEYS = st.sampled_from(["a", "b"])
+
+
+class Ordered(RuleBasedStateMachine):
+    """A split that keeps order, between such a service and a JVM: nothing of a key is emitted before an earlier one."""
+
+    @initialize()
+    def open(self) -> None:
+        self.service = Service()
+        self.tracker: AckTracker[tuple[str, int]] = AckTracker({}, ordered=True)
+        self.leases: list[Leased] = []
+        self.to_service: list[tuple[str, str]] = []
+        self.jvm: list[tuple[int, str, int]] = []
+        self.withdrawn: set[int] = set()
+        self.position = self.checkpoint = self.completed = self.published = 0
+        self.emitted: dict[str, set[int]] = {"a": set(), "b": set()}
+        self.gone: set[int] = set()
+        """Dead-lettered: nobody waits for these."""
+        self.key_of: dict[int, str] = {}
+
+    @rule(key=KEYS, count=st.integers(1, 3))
+    def publish(self, key: str, count: int) -> None:
+        for _ in range(count):
+            self.published += 1
+            self.key_of[self.published] = key
+            self.service.keys.setdefault(key, []).append(self.published)
+
+    @rule(key=KEYS, count=st.integers(1, 4))
+    def send(self, key: str, count: int) -> None:
+        self.service.send(key, count)
+
+    @rule(count=st.integers(1, 6), refuse=st.booleans())
+    def read(self, count: int, refuse: bool) -> None:
+        """A response is taken in or, because its stream was ended for want of room, refused together with all that follows."""
+        count = len(self.service.pipe) if refuse else count
+        read, self.service.pipe = self.service.pipe[:count], self.service.pipe[count:]
+        delivery = Delivery(
+            [ack_id for _, _, ack_id in read],
+            [f"m{n}" for _, n, _ in read],
+            [1] * len(read),
+            [(key, n) for key, n, _ in read],
+            [key for key, _, _ in read],
+        )
+        receipt = self.tracker.refuse(delivery, 0) if refuse else self.tracker.receive(delivery, 0)
+        self.leases += [members for members in (receipt.chunk, receipt.redelivered) if members is not None]
+        self.nack(receipt.give_back)
+        self.to_service += [("ack", ack_id) for ack_id in receipt.acknowledge]
+
+    def nack(self, ack_ids: list[str]) -> None:
+        self.to_service += [("nack", ack_id) for ack_id in ack_ids]
+
+    @rule(count=st.integers(1, 5))
+    def hear(self, count: int) -> None:
+        """The service gets what was sent to it."""
+        heard, self.to_service = self.to_service[:count], self.to_service[count:]
+        for what, ack_id in heard:
+            (self.service.acknowledge if what == "ack" else self.service.take_back)(ack_id)
+
+    @rule(count=st.integers(1, 5))
+    def drain(self, count: int) -> None:
+        for run in self.tracker.drain(count, 100):
+            self.jvm += [(run.first + i, key, n) for i, (key, n) in enumerate(run.payloads)]
+
+    @rule(count=st.integers(1, 4))
+    def emit(self, count: int) -> None:
+        for _ in range(min(count, len(self.jvm))):
+            sequence, key, n = self.jvm.pop(0)
+            self.position = sequence
+            if sequence in self.withdrawn:
+                continue
+            missing = {m for m in self.key_of if self.key_of[m] == key and m < n} - self.emitted[key] - self.gone
+            assert not missing, f"{n} of key {key} overtook {missing}"
+            self.emitted[key].add(n)
+
+    @rule()
+    def fail(self) -> None:
+        """The next message cannot be decoded, and goes back."""
+        while self.jvm and self.jvm[0][0] in self.withdrawn:
+            self.position = self.jvm.pop(0)[0]
+        if self.jvm:
+            sequence = self.position = self.jvm.pop(0)[0]
+            given_back = self.tracker.nack(sequence, 0)
+            self.withdrawn.update(later for later in given_back.sequences if later > sequence)
+            self.nack(given_back.ack_ids)
+
+    @rule(key=KEYS)
+    def dead_letter(self, key: str) -> None:
+        n = self.service.dead_letter(key)
+        if n is not None:
+            self.gone.add(n)
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def lapse(self, data: st.DataObject) -> None:
+        """Leases end: what can be given back is, the service takes the rest back by itself."""
+        members = data.draw(st.sampled_from(self.leases))
+        self.leases.remove(members)
+        leased = list(members.leased())
+        self.nack(members.lapse(0))
+        self.to_service += [("end of the lease", ack_id) for ack_id in leased]
+
+    @rule()
+    def park(self) -> None:
+        """The stream ends with what is in its pipe, and everything goes back; a fresh one is opened."""
+        lost, self.service.pipe = self.service.pipe, []
+        self.service.unread.update(ack_id for _, _, ack_id in lost)
+        self.nack(self.tracker.park(0))
+        self.to_service += [("end of the lease", ack_id) for _, _, ack_id in lost]
+
+    @rule(complete=st.booleans())
+    def take_checkpoint(self, complete: bool) -> None:
+        self.checkpoint += 1
+        self.tracker.snapshot(self.checkpoint, self.position)
+        if complete:
+            acks = self.tracker.complete(self.checkpoint)
+            self.to_service += [("ack", ack_id) for ack_id in acks.ack_ids]
+            self.tracker.forget(acks.message_ids)
+
+    def teardown(self) -> None:
+        """Whatever happened, everything comes in the end."""
+        if not hasattr(self, "service"):
+            return
+        for _ in range(4 * self.published + 4):
+            self.hear(1000)
+            for key in ("a", "b"):
+                self.send(key, 1000)
+            self.read(1000, refuse=False)
+            self.drain(1000)
+            self.emit(1000)
+            self.take_checkpoint(complete=True)
+        everything = {n for n in self.key_of if n not in self.gone}
+        assert everything <= self.emitted["a"] | self.emitted["b"]
+        assert not self.tracker.held_messages
+        assert not any(self.service.keys.values())
+
+
+TestOrdered = pytest.mark.feature("SRC-22")(pytest.mark.feature("SRC-24")(Ordered.TestCase))
+TestOrdered.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
