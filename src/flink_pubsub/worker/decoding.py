@@ -57,7 +57,7 @@ class RawDecoding:
 
     def take(self, response: wire.StreamingPullResponse) -> Delivery[Payload]:
         """The messages, serialized; a delivery attempt, which is not part of a message, is appended to it as field 15."""
-        received = response.received_messages
+        received = list(response.received_messages)  # each loop over the field itself would make its objects again
         messages = [each.message for each in received]
         payloads: list[Payload] = [message.SerializeToString() for message in messages]
         attempts = [each.delivery_attempt for each in received]
