@@ -150,7 +150,8 @@ def test_a_redelivery_of_a_held_message_is_neither_emitted_nor_acknowledged_by_i
         publish(emulator, 1)
         assert len(reading.take(1)) == 1
         assert (reading.gauge("pendingAcks"), reading.counter("messagesReceived")) == (6, 6)
-        eventually(lambda: len(reading.reader._holdings[ORDERS.resource_path].index) == 6)
+        chunks = set(reading.reader._holdings[ORDERS.resource_path].index.values())
+        eventually(lambda: sum(len(chunk.moved or ()) for chunk in chunks) == 5)  # either stream may bring them
         reading.checkpoint(1)
         emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 6)
         assert emulator.counts(ORDERS.resource_path).late_acks == 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Generic, TypeVar
 
 from flink_pubsub.core.budget import Tally
@@ -114,15 +115,15 @@ class AckTracker(Generic[P]):
         if self._closed:
             receipt.give_back = delivery.ack_ids
             return receipt
-        fresh = set(delivery.message_ids)
-        if "" in fresh:
+        if "" in delivery.message_ids:
             raise TrackerError("the server delivered a message without a message id")
-        if self._returned or len(fresh) != len(delivery.message_ids) or not self._index.keys().isdisjoint(fresh):
+        chunk = Chunk(self._next, delivery, now, self)
+        if self._returned or not self._enter(chunk):
             delivery = self._take_known(delivery, receipt, now)
+            chunk = Chunk(self._next, delivery, now, self)
+            self._enter(chunk)
         count = len(delivery.ack_ids)
         if count:
-            chunk = Chunk(self._next, delivery, now, self)
-            self._index.update(dict.fromkeys(delivery.message_ids, chunk))
             self._held.append(chunk)
             self._buffer.append(chunk)
             self._next += count
@@ -134,6 +135,20 @@ class AckTracker(Generic[P]):
             self._buffered.add(count, size)
             receipt.chunk = chunk
         return receipt
+
+    def _enter(self, chunk: Chunk[P]) -> bool:
+        """Enters the messages of a response in the index; but none of them if one is known, and not if one comes twice.
+
+        One look-up per message does both, and is most of what a message costs here: the index outgrows the processor's caches.
+        """
+        index, before = self._index, len(self._index)
+        deque(map(index.setdefault, chunk.message_ids, repeat(chunk)), maxlen=0)
+        if len(index) - before == len(chunk.message_ids):
+            return True
+        for message_id in set(chunk.message_ids):
+            if index[message_id] is chunk:
+                del index[message_id]
+        return False
 
     def _take_known(self, delivery: Delivery[P], receipt: Receipt[P], now: float) -> Delivery[P]:
         """Replaces the ack ids of messages already known, and returns the delivery without them and what must go back."""
