@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import queue
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
 
 import grpc
 import pytest
@@ -16,8 +17,12 @@ from flink_pubsub.wire import pubsub_pb2 as wire
 CALL_SECONDS = 20.0
 _ids = itertools.count(1)
 T = TypeVar("T")
-Differs = Callable[[str], None]
-"""The type of the fixture `google_differs`."""
+
+
+class Differs(Protocol):
+    """The type of the fixture `differs`."""
+
+    def __call__(self, *, google: str = "", pstest: str = "", waits: bool = False) -> None: ...
 
 
 class Client:
@@ -74,6 +79,17 @@ class Client:
     def modack(self, subscription: str, seconds: int, *ack_ids: str) -> None:
         request = wire.ModifyAckDeadlineRequest(subscription=subscription, ack_ids=ack_ids, ack_deadline_seconds=seconds)
         self.call("Subscriber/ModifyAckDeadline", request, Empty)
+
+    def seek(self, subscription: str, time: datetime | None = None, snapshot: str | None = None) -> None:
+        request = wire.SeekRequest(subscription=subscription, snapshot=snapshot)
+        if time is not None:
+            request.time.FromDatetime(time)
+        self.call("Subscriber/Seek", request, wire.SeekResponse)
+
+    def snapshot(self, subscription: str) -> str:
+        name = f"projects/conformance/snapshots/snapshot-{next(_ids)}"
+        self.call("Subscriber/CreateSnapshot", wire.CreateSnapshotRequest(name=name, subscription=subscription), wire.Snapshot)
+        return name
 
     def stream(self, subscription: str, **first: Any) -> Stream:
         first.setdefault("stream_ack_deadline_seconds", 60)

@@ -1,8 +1,12 @@
-"""The servers that the behaviour suite runs against: this project's emulator and, where it is installed, Google's."""
+"""The servers that the behaviour suite runs against: this project's emulator and, where they can be had, two of Google's.
+
+These are the emulator of the gcloud tools, a Java program, and the fake server that Google's Go client is tested with.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -14,6 +18,8 @@ import grpc
 
 _JARS = Path("/usr/lib/google-cloud-sdk/platform/pubsub-emulator/lib")
 _START_SECONDS = 30.0
+_GO_MODULE = Path(__file__).parent / "pstest"
+_BUILD_SECONDS = 400.0
 
 
 def google_emulator_jar() -> Path | None:
@@ -40,6 +46,42 @@ def google_emulator(jar: Path) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait(10)
+
+
+class UnavailableError(Exception):
+    """A server cannot be had here, and why."""
+
+
+def build_pstest(folder: Path) -> Path:
+    """Build Go's fake server into the folder; Go's own cache makes that quick from the second time on.
+
+    Raises:
+        UnavailableError: there is no Go, or a module cannot be fetched.
+    """
+    if shutil.which("go") is None:
+        raise UnavailableError("Go is not installed, which builds its fake server")
+    binary = folder / "pstest"
+    command = ["go", "build", "-trimpath", "-o", str(binary), "."]
+    try:
+        build = subprocess.run(command, cwd=_GO_MODULE, capture_output=True, text=True, timeout=_BUILD_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"Go's fake server was not built within {_BUILD_SECONDS:.0f} s") from None
+    if build.returncode:
+        last = build.stderr.strip().splitlines() or ["no reason given"]
+        raise UnavailableError(f"Go's fake server cannot be built: {last[-1]}")
+    return binary
+
+
+@contextlib.contextmanager
+def pstest(binary: Path) -> Iterator[str]:
+    """The endpoint of a running fake server of Go's, which ends with the context."""
+    with subprocess.Popen([str(binary)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.stdin.close()
 
 
 def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:

@@ -7,6 +7,8 @@ from grpc import StatusCode
 
 from tests.conformance.client import Client, Differs, data, refused
 
+SAME_ACK_ID = "has one ack id for all deliveries of a message"
+
 
 def test_an_acked_message_is_gone(client: Client) -> None:
     topic = client.topic()
@@ -17,7 +19,8 @@ def test_an_acked_message_is_gone(client: Client) -> None:
     assert client.pull_now(subscription) == []
 
 
-def test_a_nacked_message_comes_again_under_another_ack_id(client: Client) -> None:
+def test_a_nacked_message_comes_again_under_another_ack_id(client: Client, differs: Differs) -> None:
+    differs(pstest=SAME_ACK_ID)
     topic = client.topic()
     subscription = client.subscription(topic)
     client.publish(topic, b"x")
@@ -28,7 +31,8 @@ def test_a_nacked_message_comes_again_under_another_ack_id(client: Client) -> No
     assert second.ack_id != first.ack_id
 
 
-def test_a_message_whose_deadline_passes_comes_again(client: Client) -> None:
+def test_a_message_whose_deadline_passes_comes_again(client: Client, differs: Differs) -> None:
+    differs(pstest=SAME_ACK_ID)
     topic = client.topic()
     subscription = client.subscription(topic, ack_deadline_seconds=10)
     stream = client.stream(subscription)
@@ -62,8 +66,8 @@ def test_acks_go_over_the_stream_too(client: Client) -> None:
 
 
 @pytest.mark.parametrize("method", ["ack", "modack"])
-def test_a_request_without_ack_ids_is_refused(client: Client, method: str, google_differs: Differs) -> None:
-    google_differs("accepts it")
+def test_a_request_without_ack_ids_is_refused(client: Client, method: str, differs: Differs) -> None:
+    differs(google="accepts it", pstest="accepts it")
     subscription = client.subscription(client.topic())
     call = (lambda: client.ack(subscription)) if method == "ack" else (lambda: client.modack(subscription, 10))
     code, text = refused(call)
@@ -85,22 +89,23 @@ def test_a_stream_of_a_missing_subscription_is_not_found(client: Client) -> None
 
 
 @pytest.mark.parametrize("later", [{"max_outstanding_messages": 5}, {"subscription": "s"}, {"client_id": "c"}])
-def test_only_the_first_request_of_a_stream_sets_it_up(client: Client, later: dict[str, object], is_ours: bool) -> None:
-    if "subscription" not in later and not is_ours:
-        pytest.skip("Google's emulator ignores flow control and client id of later requests")
+def test_only_the_first_request_of_a_stream_sets_it_up(client: Client, later: dict[str, object], differs: Differs) -> None:
+    google = "" if "subscription" in later else "ignores flow control and client id of later requests"
+    differs(google=google, pstest="ignores what later requests must not set", waits=True)
     stream = client.stream(client.subscription(client.topic()))
     stream.send(**later)
     assert refused(lambda: list(stream.responses()))[0] is StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("seconds", [5, 601])
-def test_a_stream_s_deadline_has_bounds(client: Client, seconds: int) -> None:
+def test_a_stream_s_deadline_has_bounds(client: Client, seconds: int, differs: Differs) -> None:
+    differs(pstest="takes any deadline", waits=True)
     stream = client.stream(client.subscription(client.topic()), stream_ack_deadline_seconds=seconds)
     assert refused(lambda: list(stream.responses()))[0] is StatusCode.INVALID_ARGUMENT
 
 
-def test_flow_control_is_the_server_s(client: Client, google_differs: Differs) -> None:
-    google_differs("does not apply flow control")
+def test_flow_control_is_the_server_s(client: Client, differs: Differs) -> None:
+    differs(google="does not apply flow control")
     topic = client.topic()
     subscription = client.subscription(topic)
     stream = client.stream(subscription, max_outstanding_messages=3)
@@ -112,9 +117,8 @@ def test_flow_control_is_the_server_s(client: Client, google_differs: Differs) -
     assert data(stream.receive(1)) == [b"10"]
 
 
-def test_pings_are_answered_from_protocol_version_1_on(client: Client, is_ours: bool) -> None:
-    if not is_ours:
-        pytest.skip("Google's emulator answers pings from 0.8.32 on only")
+def test_pings_are_answered_from_protocol_version_1_on(client: Client, differs: Differs) -> None:
+    differs(google="answers pings from 0.8.32 on only", pstest="does not answer pings", waits=True)
     stream = client.stream(client.subscription(client.topic()), protocol_version=1)
     for _ in range(3):
         stream.send()
@@ -137,9 +141,9 @@ def test_messages_of_a_key_arrive_in_order(client: Client) -> None:
         assert [item for item in seen if item.startswith(key)] == [key + b"%d" % n for n in range(20)]
 
 
-def test_a_nack_brings_back_all_later_messages_of_its_key(client: Client, is_ours: bool) -> None:
-    if not is_ours:
-        pytest.skip("Google's emulator redelivers the nacked message alone")
+def test_a_nack_brings_back_all_later_messages_of_its_key(client: Client, differs: Differs) -> None:
+    alone = "redelivers the nacked message alone"
+    differs(google=alone, pstest=alone, waits=True)
     topic = client.topic()
     subscription = client.subscription(topic, enable_message_ordering=True)
     stream = client.stream(subscription)

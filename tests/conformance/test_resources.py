@@ -36,7 +36,8 @@ def test_a_name_can_be_taken_once(client: Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["topic", "projects/p/topics/ab", "projects/p/topics/1abc", "projects/p/topics/googly"])
-def test_an_ill_formed_name_is_refused(client: Client, name: str) -> None:
+def test_an_ill_formed_name_is_refused(client: Client, name: str, differs: Differs) -> None:
+    differs(pstest="takes any name")
     code, text = refused(lambda: client.call("Publisher/CreateTopic", wire.Topic(name=name), wire.Topic))
     assert code is StatusCode.INVALID_ARGUMENT
     assert name in text
@@ -47,7 +48,8 @@ def test_a_subscription_needs_its_topic(client: Client) -> None:
     assert code is StatusCode.NOT_FOUND
 
 
-def test_a_subscription_gets_the_service_s_defaults(client: Client) -> None:
+def test_a_subscription_gets_the_service_s_defaults(client: Client, differs: Differs) -> None:
+    differs(pstest="shows no default ack deadline")
     settings = get_subscription(client, client.subscription(client.topic()))
     assert settings.ack_deadline_seconds == 10
     assert settings.message_retention_duration.seconds == 7 * 86_400
@@ -55,9 +57,9 @@ def test_a_subscription_gets_the_service_s_defaults(client: Client) -> None:
 
 
 @pytest.mark.parametrize("seconds", [5, 601])
-def test_an_ack_deadline_has_bounds(client: Client, seconds: int, google_differs: Differs) -> None:
-    if seconds == 5:
-        google_differs("takes ack deadlines below 10 seconds")
+def test_an_ack_deadline_has_bounds(client: Client, seconds: int, differs: Differs) -> None:
+    google = "takes ack deadlines below 10 seconds" if seconds == 5 else ""
+    differs(google=google, pstest="takes ack deadlines below 10 seconds, and refuses others with UNKNOWN")
     topic = client.topic()
     code, _ = refused(lambda: client.subscription(topic, ack_deadline_seconds=seconds))
     assert code is StatusCode.INVALID_ARGUMENT
@@ -120,7 +122,8 @@ def test_a_deleted_topic_leaves_its_subscription_with_its_backlog(client: Client
     assert [m.message.data for m in client.pull(name, 1)] == [b"left"]
 
 
-def test_a_deleted_subscription_ends_its_streams(client: Client) -> None:
+def test_a_deleted_subscription_ends_its_streams(client: Client, differs: Differs) -> None:
+    differs(pstest="leaves the streams open", waits=True)
     topic = client.topic()
     name = client.subscription(topic)
     stream = client.stream(name)
@@ -128,3 +131,11 @@ def test_a_deleted_subscription_ends_its_streams(client: Client) -> None:
     stream.receive(1)
     client.call("Subscriber/DeleteSubscription", wire.DeleteSubscriptionRequest(subscription=name), Empty)
     assert refused(lambda: list(stream.responses()))[0] is StatusCode.NOT_FOUND
+
+
+def test_a_subscription_shows_its_topic_s_retention(client: Client, differs: Differs) -> None:
+    differs(google="does not show it")
+    name = "projects/conformance/topics/shown"
+    client.call("Publisher/CreateTopic", wire.Topic(name=name, message_retention_duration={"seconds": 3600}), wire.Topic)
+    settings = get_subscription(client, client.subscription(name))
+    assert settings.topic_message_retention_duration.seconds == 3600
