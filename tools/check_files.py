@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LARGEST = 400_000
 """Bytes. The locks are the largest files by far."""
 
-_HOSTS = [f"{name}.org" for name in ("pypi", "pythonhosted", "maven", "golang", "npmjs", "deb.debian")]
+_HOSTS = [f"{name}.org" for name in ("pypi", "pythonhosted", "maven", "proxy.golang", "sum.golang", "npmjs", "deb.debian")]
 FORBIDDEN = {
     "a path of one machine": re.compile(r"(?<![\w.:/-])/(?:home|root|Users|work|mnt)/[\w.]"),
     "a package registry's host": re.compile("|".join(map(re.escape, _HOSTS))),
