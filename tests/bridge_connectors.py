@@ -61,7 +61,7 @@ class CountingReader:
         self.next: dict[int, int] = {}
         self.names: dict[str, int] = {}
         self.paused: set[int] = set()
-        self.checkpoints = 0
+        self.checkpoints = self.counted = 0
 
     def note(self, line: str) -> None:
         if self.source.journal is not None:
@@ -99,6 +99,7 @@ class CountingReader:
                     )
                 )
                 self.next[ordinal] = end
+                self.counted += len(records)
                 if end == self.source.count:
                     del self.next[ordinal]
             return blocks
@@ -123,7 +124,7 @@ class CountingReader:
     def metrics(self) -> Metrics:
         return Metrics(
             {
-                "counted": sum(self.next.values()),
+                "counted": self.counted,
                 "checkpoints.completed": self.checkpoints,
             },
             {"splits": len(self.names)},
