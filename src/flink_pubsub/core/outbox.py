@@ -191,10 +191,12 @@ class Outbox:
 
     def created(self, path: str, now: float) -> None:
         """The topic exists now."""
-        self.topics_created += 1
         del self._creating[path]
         self._progressed(now)
-        if (repair := self._repairs.get(path)) is not None:
+        repair = self._repairs.get(path)
+        if repair is None or not repair.created_once:
+            self.topics_created += 1
+        if repair is not None:
             repair.created(now, self._jitter())
 
     def not_created(self, path: str, refusal: Refusal, now: float) -> PublishError | None:

@@ -2,12 +2,13 @@
 
 The life of a repair, which begins with the first request that is answered NOT_FOUND:
 
-1. creating: the caller is asked to create the topic, once. Until the repair is over, whatever is to go to the topic is parked.
+1. creating: the caller is asked to create the topic, which may exist already. Until the repair is over, whatever is to go to
+   the topic is parked.
 2. waiting: a new topic may take a while to be known everywhere, so each attempt waits, longer every time and not at the same
    moment as the other writers that found it missing.
-3. probing: the first parked batch goes, alone, once no other request to the topic is out. NOT_FOUND leads back to 2 until the
-   attempts are spent; a refusal of its content says nothing about the topic, so the next one goes; success ends the repair,
-   and so does the end of all that waited for it.
+3. probing: the first parked batch goes, alone, once no other request to the topic is out. NOT_FOUND leads back to 1 until the
+   attempts are spent, as the topic may have been deleted again; a refusal of its content says nothing about the topic, so the
+   next one goes; success ends the repair, and so does the end of all that waited for it.
 
 Parked batches come out in the order in which they were written. An ordering key's later batches are not among them: they
 queue behind the parked one, as they do behind one that is out.
@@ -42,12 +43,14 @@ class TopicRepair:
         self._topic = topic
         self._policy = policy
         self._parked: list[tuple[tuple[int, int], Batch]] = []
-        self._created = False
+        self._exists = False
         self._next_at: float | None = 0.0
         """When to create or to probe; None while either is on its way."""
         self._backoff = policy.initial_backoff
         self._waits = 0
         self.probe: Batch | None = None
+        self.created_once = False
+        """Whether the creation succeeded at least once."""
         self.rejected = 0
         """Messages of the topic that the service refused for themselves meanwhile."""
 
@@ -62,14 +65,14 @@ class TopicRepair:
 
     def create(self, now: float) -> bool:
         """Whether the topic is to be created now; once it is, `created` or `attempt_failed` follows."""
-        if self._created or self._next_at is None or self._next_at > now:
+        if self._exists or self._next_at is None or self._next_at > now:
             return False
         self._next_at = None
         return True
 
     def created(self, now: float, jitter: float) -> None:
         """The topic is there, by whoever's doing."""
-        self._created = True
+        self._exists = self.created_once = True
         self._wait(now, jitter)
 
     def due(self, now: float) -> Batch | None:
@@ -82,14 +85,17 @@ class TopicRepair:
 
     def wake_at(self) -> float | None:
         """When `create` or `due` has to be called although nothing else happens."""
-        return self._next_at if not self._created or self._ready() else None
+        return self._next_at if not self._exists or self._ready() else None
 
     def attempt_failed(self, refusal: Refusal, now: float, jitter: float) -> PublishError | None:
         """The creation or the probe failed in a way that may pass: returns what fails the job if it was the last attempt."""
         self.probe = None
         if self._waits >= self._policy.max_attempts:
             return self._exhausted(refusal)
-        self._wait(now, jitter)
+        if self._exists:
+            self._exists, self._next_at = False, now
+        else:
+            self._wait(now, jitter)
         return None
 
     def probe_refused(self, now: float) -> None:
@@ -98,7 +104,7 @@ class TopicRepair:
         self._next_at = now
 
     def _ready(self) -> bool:
-        return self._created and bool(self._parked) and not self._topic.out
+        return self._exists and bool(self._parked) and not self._topic.out
 
     def _wait(self, now: float, jitter: float) -> None:
         self._waits += 1
@@ -114,7 +120,7 @@ class TopicRepair:
             )
         else:
             parts.append("kept failing")
-        parts.append("the sink has created the topic" if self._created else "the topic could not be created")
+        parts.append("the sink has created the topic" if self.created_once else "the topic could not be created")
         problem = (
             f"republishing {'; '.join(parts)}. All {self._policy.max_attempts} attempts of recovery_max_attempts are spent, "
             f"{self._topic.unsettled} messages wait, and the last one ended with {refusal}"
