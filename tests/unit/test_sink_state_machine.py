@@ -50,7 +50,7 @@ class Writer(RuleBasedStateMachine):
             max_topics=topics,
             max_consecutive_rejections=None,
         )
-        self.rules = rules
+        self.limits = rules
         self.outbox = Outbox(rules, jitter=lambda: 0.5)
         self.now = 0.0
         self.existing = set(existing)
@@ -163,7 +163,7 @@ class Writer(RuleBasedStateMachine):
         for batch, _ in self.outbox.take(self.now):
             assert not batch.lane[1] or all(other.lane != batch.lane for other in self.out), "two batches of a key are out"
             assert batch.lane[0] not in self.creating, "sent to a topic that is known to be missing"
-            assert batch.messages <= self.rules.thresholds.messages
+            assert batch.messages <= self.limits.thresholds.messages
             self.out.append(batch)
         self.creating += self.outbox.take_creations(self.now)
         assert len(set(self.creating)) == len(self.creating), "a topic is being created twice"
@@ -185,8 +185,8 @@ class Writer(RuleBasedStateMachine):
 
     @invariant()
     def caps_hold(self) -> None:
-        assert len(self.out) <= self.rules.max_calls
-        assert self.outbox.topics <= self.rules.max_topics
+        assert len(self.out) <= self.limits.max_calls
+        assert self.outbox.topics <= self.limits.max_topics
 
     @invariant()
     def a_flush_covers_everything_written_before_it(self) -> None:
