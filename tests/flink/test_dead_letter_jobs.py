@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import grpc
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyflink.common import Types, WatermarkStrategy
 from pyflink.datastream import OutputTag, ProcessFunction, RuntimeContext
 
@@ -27,7 +30,8 @@ from flink_pubsub import (
 from flink_pubsub.emulator import Emulator
 from flink_pubsub.wire import pubsub_pb2 as wire
 from tests.bridge_connectors import CountingSource
-from tests.flink.jobs import bridge_sink, bridge_source, environment, failure_of
+from tests.flink.jobs import Job, bridge_sink, bridge_source, environment, failure_of, running
+from tests.flink.test_startup_jobs import Rest
 from tests.ledger_sink import LedgerSink
 
 DEAD = TopicDestination("p", "dead-letters")
@@ -90,6 +94,39 @@ def test_a_dead_letter_topic_that_does_not_answer_fails_the_job_of_any_sink(emul
     message = failure_of(env)
     assert "2 dead letters were not confirmed within flush_timeout, 1 s" in message
     assert DEAD.resource_path in message
+
+
+def writer_metrics(job: Job, names: set[str]) -> dict[str, int]:
+    """Metrics of a single writer in a job of one vertex, by their last names; none while there is no task to ask."""
+    try:
+        rest = Rest(job)
+        path = f"/vertices/{rest.vertex()['id']}/metrics"
+        ids = [metric["id"] for metric in rest.get(path) if metric["id"].rsplit(".", 1)[-1] in names]
+        values = rest.get(f"{path}?get={','.join(quote(name) for name in ids)}") if ids else []
+    except (OSError, Py4JJavaError):
+        return {}
+    return {metric["id"].rsplit(".", 1)[1]: int(metric["value"]) for metric in values}
+
+
+@pytest.mark.feature("DLQ-05")
+@pytest.mark.feature("DLQ-06")
+def test_a_refusal_of_the_topic_restarts_the_job_which_then_loses_no_dead_letter_and_shows_them_in_its_metrics(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    emulator.fail_next("Publish", grpc.StatusCode.PERMISSION_DENIED, "not yet")
+    env = environment(restarts=1)
+    source = bridge_source(CountingSource(count=70, quirk="never ends"), bounded=False)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "count")
+    stream.sink_to(bridge_sink(LedgerSink(str(tmp_path / "ledger"), dead_letter_queue(emulator))))
+    expected = {"numRecordsSendErrors": 10, "deadLettersPublished": 10, "inFlightDeadLetters": 0}
+    with running(env) as job:
+        job.wait_until(lambda: writer_metrics(job, set(expected)) == expected, "the metrics tell of them")
+        waits = writer_metrics(job, {"deadLetterFlushMillis", "longestDeadLetterFlushMillis"})
+        assert 0 <= waits["deadLetterFlushMillis"] <= waits["longestDeadLetterFlushMillis"]
+        assert writer_metrics(job, {"deadLetterPublisherShutdownsAbandoned"}) == {"deadLetterPublisherShutdownsAbandoned": 0}
+    # Some may have been stored by the first attempt too.
+    assert {int(m.data) for m in emulator.published(DEAD.resource_path)} == {n for n in range(70) if not n % 7}
+    assert emulator.calls("Publish") > 1
 
 
 class Parse(ProcessFunction):  # type: ignore[misc]
