@@ -96,6 +96,13 @@ def add_emulator(subparsers: Subparsers) -> None:
         help="subscription to create, and its topic if need be; may be repeated",
     )
     command.add_argument("--ordered", action="store_true", help="create the subscriptions with message ordering")
+    command.add_argument(
+        "--batches-per-key",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="batches of an ordering key that may be outstanding at once (default: 1)",
+    )
     command.set_defaults(run=_run_emulator)
 
 
@@ -104,7 +111,8 @@ def _run_emulator(arguments: argparse.Namespace) -> int:
 
     interrupted = _interruption()
     try:
-        with Emulator(arguments.port, arguments.host, keep_published_bytes=0) as emulator:
+        emulator = Emulator(arguments.port, arguments.host, batches_per_key=arguments.batches_per_key, keep_published_bytes=0)
+        with emulator:
             _create_resources(emulator, arguments)
             print(f"Pub/Sub emulator listening on {emulator.endpoint}. Point clients to it with")
             print(f"  export PUBSUB_EMULATOR_HOST={emulator.endpoint}")
@@ -153,6 +161,12 @@ def _port(text: str) -> int:
     if not 0 <= port <= 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port; give a number from 0 to 65535")
     return port
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
 
 
 def _topic_and_subscription(text: str) -> tuple[str, str]:

@@ -76,11 +76,12 @@ def test_an_update_changes_what_its_mask_names(client: Client) -> None:
     assert settings.labels == {"kept": "yes"}
 
 
-@pytest.mark.parametrize("path", ["topic", "enable_message_ordering"])
-def test_an_update_cannot_change_what_is_immutable(client: Client, path: str) -> None:
+@pytest.mark.parametrize("path", ["topic", "enable_message_ordering", "filter"])
+def test_an_update_cannot_change_what_is_immutable(client: Client, path: str, differs: Differs) -> None:
+    differs(pstest="lets a filter be changed" if path == "filter" else "")
     topic = client.topic()
     name = client.subscription(topic)
-    changes = wire.Subscription(name=name, topic=topic, enable_message_ordering=True)
+    changes = wire.Subscription(name=name, topic=topic, enable_message_ordering=True, filter="attributes:a")
     request = wire.UpdateSubscriptionRequest(subscription=changes, update_mask=FieldMask(paths=[path]))
     code, _ = refused(lambda: client.call("Subscriber/UpdateSubscription", request, wire.Subscription))
     assert code is StatusCode.INVALID_ARGUMENT

@@ -18,6 +18,7 @@ COMMAND = [sys.executable, "-m", "flink_pubsub.cli"]
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_until_interrupted(signal_number: signal.Signals) -> None:
     arguments = ["emulator", "--port", "0", "--project", "p", "--topic", "lone", "--subscription", "orders:orders-sub"]
+    arguments += ["--ordered", "--batches-per-key", "2"]
     with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         endpoint = re.search(r"listening on (127\.0\.0\.1:\d+)\.", process.stdout.readline())
@@ -25,8 +26,10 @@ def test_it_serves_until_interrupted(signal_number: signal.Signals) -> None:
         assert f"export PUBSUB_EMULATOR_HOST={endpoint[1]}" in process.stdout.readline()
         client = Client(endpoint[1])
         client.publish("projects/p/topics/lone", b"x")
-        client.publish("projects/p/topics/orders", b"y")
-        assert data(client.pull("projects/p/subscriptions/orders-sub", 1)) == [b"y"]
+        stream = client.stream("projects/p/subscriptions/orders-sub")
+        for content in (b"1", b"2"):
+            client.publish("projects/p/topics/orders", content, key="k")
+            assert data(stream.receive(1)) == [content]
         client.close()
         process.send_signal(signal_number)
         rest = process.stdout.read()
@@ -39,6 +42,7 @@ def test_it_serves_until_interrupted(signal_number: signal.Signals) -> None:
     [
         (["--port", "65536"], "'65536' is not a port; give a number from 0 to 65535"),
         (["--port", "x"], "'x' is not a port"),
+        (["--batches-per-key", "0"], "'0' is not a number above 0"),
         (["--subscription", "orders"], "'orders' is not of the form TOPIC:SUBSCRIPTION"),
     ],
 )

@@ -159,6 +159,12 @@ def test_settings_out_of_bounds_are_refused(settings: dict[str, object], code: S
     assert refusal.value.code is code
 
 
+@pytest.mark.parametrize("seconds", [599, 31 * DAY + 1])
+def test_a_topic_s_retention_out_of_bounds_is_refused(seconds: int) -> None:
+    with pytest.raises(ServiceError, match="message_retention_duration"):
+        Bench(topic={"message_retention_duration": {"seconds": seconds}})
+
+
 def test_an_empty_retry_policy_gets_the_service_s_defaults() -> None:
     policy = Bench(retry_policy={}).subscription.settings.retry_policy
     assert (policy.minimum_backoff.seconds, policy.maximum_backoff.seconds) == (10, 600)
