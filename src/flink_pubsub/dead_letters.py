@@ -41,12 +41,18 @@ def envelope(element: FailedElement, subtask: int | None, at: datetime) -> Pubsu
     attributes = {
         "dlq-connector": _cut(element.connector),
         "dlq-destination": _cut(element.destination),
-        "dlq-error": _cut(element.error),
+        "dlq-error": _cut(_reason(element)),
         "dlq-timestamp": at.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }
     if where is not None:
         attributes["dlq-subtask"] = str(where)
     return PubsubMessage(element.payload or b"", attributes)
+
+
+def _reason(element: FailedElement) -> str:
+    """The error, with the text of what user code raised: unlike a log, the topic is a place for data."""
+    raised = None if element.cause is None else element.cause.__cause__
+    return f"{element.error}: {raised}" if raised is not None and str(raised) else element.error
 
 
 def _cut(text: str) -> str:

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.feature("EXM-01")]
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     with Emulator() as running:
-        for name in ("orders", "ordered-orders", "orders-eu", "orders-us"):
+        for name in ("orders", "ordered-orders", "orders-eu", "orders-us", "dead-letters"):
             running.create_topic(f"{_PROJECT}/topics/{name}")
         running.create_subscription(
             f"{_PROJECT}/subscriptions/orders", f"{_PROJECT}/topics/orders", enable_message_ordering=True
@@ -72,6 +72,16 @@ def test_topic_per_record_publishes_each_order_to_its_region(emulator: Emulator)
 
     assert _orders(emulator, "orders-eu") == [0, 2, 4, 6, 8]
     assert _orders(emulator, "orders-us") == [1, 3, 5, 7, 9]
+
+
+def test_dead_letters_keeps_what_cannot_be_parsed_and_what_cannot_be_serialized(emulator: Emulator) -> None:
+    _run("dead_letters", emulator)
+
+    assert _orders(emulator, "orders") == [1, 4]
+    kept = {m.attributes["dlq-connector"]: m for m in emulator.published(f"{_PROJECT}/topics/dead-letters")}
+    assert set(kept) == {"parser", "pubsub"}
+    assert kept["parser"].data == b'{"order": 3'
+    assert "worth less than nothing" in kept["pubsub"].attributes["dlq-error"]
 
 
 def test_consume_prints_orders_and_acknowledges_them(emulator: Emulator) -> None:

@@ -83,6 +83,17 @@ def test_an_error_is_cut_at_1024_bytes_between_two_characters_and_never_earlier(
 
 
 @pytest.mark.feature("DLQ-02")
+def test_an_error_is_followed_by_the_text_of_what_user_code_raised() -> None:
+    def error_of(raised: BaseException | None) -> str:
+        cause = SerializationError("the serializer raised")
+        cause.__cause__ = raised
+        return envelope(replace(ELEMENT, error=str(cause), cause=cause), 0, AT).attributes["dlq-error"]
+
+    assert error_of(KeyError("amount")) == "a record cannot be serialized: the serializer raised: 'amount'"
+    assert error_of(AssertionError()) == error_of(None) == "a record cannot be serialized: the serializer raised"
+
+
+@pytest.mark.feature("DLQ-02")
 def test_names_longer_than_an_attribute_are_cut_too() -> None:
     attributes = envelope(replace(ELEMENT, connector="c" * 2000, destination="d" * 2000), 0, AT).attributes
     assert (attributes["dlq-connector"], attributes["dlq-destination"]) == ("c" * 1024, "d" * 1024)
