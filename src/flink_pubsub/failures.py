@@ -11,8 +11,8 @@ A handler travels pickled with the job and lives in each of the sink's writers:
 3. `close`, once, also when something before it raised, `open` included.
 
 All calls come from one thread of the writer, one at a time, so a handler needs no locks for its own sake. It may wait there,
-within a bound of its own: until `handle` returns, its element counts as in flight, so a slow handler holds the job back at the
-writer's caps, and no checkpoint completes meanwhile.
+within a bound of its own: it is the thread that takes over records, so a slow handler holds the job back at the writer's caps,
+and no checkpoint completes meanwhile. `PubSubSink` fails the job when a call takes longer than `publish_progress_timeout`.
 """
 
 from __future__ import annotations
