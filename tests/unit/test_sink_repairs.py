@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+from collections.abc import Iterator
 from itertools import accumulate
 
 import grpc
@@ -39,6 +42,19 @@ def take(outbox: Outbox, now: float = 0) -> list[Batch]:
 
 def texts(*batches: Batch) -> list[list[str]]:
     return [[message.data.decode() for message in PublishRequest.FromString(batch.request).messages] for batch in batches]
+
+
+def held() -> int:
+    """Bytes of Python objects."""
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
 
 
 def missing(outbox: Outbox, now: float = 0, topic: str = ONE) -> None:
@@ -486,24 +502,41 @@ def test_settled_topics_are_let_go_once_they_have_been_unused_for_longer_than_th
 
 
 @pytest.mark.feature("SNK-08")
+@pytest.mark.usefixtures("traced")
 def test_ten_thousand_topics_in_turn_keep_to_the_bound() -> None:
     outbox = make(max_topics=100)
-    for number in range(10_000):
-        add(outbox, ["a", "b"], f"projects/p/topics/t{number}")
-        for batch in take(outbox):
-            outbox.succeeded(batch, 0)
-        assert outbox.topics <= 100
-    assert outbox.records == 0
+
+    def write(topics: range) -> None:
+        for number in topics:
+            add(outbox, ["a", "b"], f"projects/p/topics/t{number}")
+            for batch in take(outbox):
+                outbox.succeeded(batch, 0)
+            assert outbox.topics <= 100
+        outbox.take_settled()
+
+    write(range(1_000))
+    before = held()
+    write(range(1_000, 10_000))
+    assert held() - before < 20_000
 
 
 @pytest.mark.feature("SNK-07")
+@pytest.mark.usefixtures("traced")
 def test_a_hundred_thousand_keys_leave_nothing_behind_once_settled() -> None:
     outbox = make(max_calls=1000)
-    for number in range(100_000):
-        add(outbox, ["a"], key=f"key-{number}")
-        if number % 1000 == 999:
-            for batch in take(outbox):
-                outbox.succeeded(batch, 0)
+
+    def write(keys: range) -> None:
+        for number in keys:
+            add(outbox, ["a"], key=f"key-{number}")
+            if number % 1000 == 999:
+                for batch in take(outbox):
+                    outbox.succeeded(batch, 0)
+        outbox.take_settled()
+
+    write(range(2_000))
+    before = held()
+    write(range(2_000, 100_000))
+    assert held() - before < 20_000
     assert outbox.records == 0
     assert outbox._batcher.idle
     assert outbox.wake_at() is None
