@@ -37,9 +37,7 @@ COUNTS = [
 DURATIONS = [
     (options, name)
     for options, name in EVERY
-    if isinstance(declared(options)[name].default, timedelta)
-    or "per_ack_extension" in name
-    or name == "await_ack_confirmation"
+    if isinstance(declared(options)[name].default, timedelta) or "per_ack_extension" in name or name == "await_ack_confirmation"
 ]
 FACTORS = [(options, name) for options, name in EVERY if name.endswith("multiplier")]
 
