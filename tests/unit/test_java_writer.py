@@ -12,9 +12,10 @@ import pytest
 from pyflink.common import WatermarkStrategy
 from pyflink.datastream import StreamExecutionEnvironment
 
+from flink_pubsub.bridge.frames import WriteBatch
 from tests.bridge_connectors import CountingSource
 from tests.flink.jobs import JavaObject, bridge_source, environment, eventually, failure_of, running, worker_spec
-from tests.unit.java import java_class, jvm
+from tests.unit.java import JavaError, boxed_long, java_class, jvm, make
 from tests.unit.java_connectors import JournalSink
 
 LONG_BYTES = 8
@@ -174,3 +175,22 @@ def test_an_element_its_serializer_refuses_is_reported_with_the_serializer(tmp_p
     message = failure_of(env)
     assert "An element cannot be written: the serialization schema org.apache.flink" in message
     assert "ClassCastException" in message
+
+
+@pytest.mark.feature("SNK-13")
+def test_what_a_payload_encoder_fails_on_goes_in_batches_of_its_own_with_the_stack_trace() -> None:
+    batch = make("bridge.WriteBatch", None, jvm().io.github.flinkpubsub.bridge.BytesEncoder())
+    with pytest.raises(JavaError, match="An element cannot be written"):
+        batch.encode(None)
+    batch.withFailures()
+    batches = []
+    for element in (b"a", b"b", None, None, b"c"):
+        batch.encode(element)
+        if not batch.fits():
+            batches.append(WriteBatch.decode(batch.take(boxed_long(7))))
+        batch.add(boxed_long(0))
+    batches.append(WriteBatch.decode(batch.take(boxed_long(7))))
+    assert [(each.size, each.failures) for each in batches] == [(2, False), (2, True), (1, False)]
+    good, failed, after = (list(each.payloads.values()) for each in batches if each.payloads is not None)
+    assert (good, after) == ([b"a", b"b"], [b"c"])
+    assert all(trace.startswith(b"java.lang.NullPointerException") and b"BytesEncoder" in trace for trace in failed)
