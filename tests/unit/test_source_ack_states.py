@@ -351,6 +351,14 @@ class Ordered(RuleBasedStateMachine):
         self.to_service += [("end of the lease", ack_id) for ack_id in leased]
 
     @rule()
+    def expire(self) -> None:
+        """The leases of what nobody extends any more end."""
+        kept = {ack_id for chunk in self.tracker._held for ack_id in chunk.ack_ids}
+        kept |= {ack_id for _, _, ack_id in self.service.pipe} | {ack_id for _, ack_id in self.to_service}
+        for ack_id in [ack_id for ack_id in self.service.out.values() if ack_id not in kept]:
+            self.service.take_back(ack_id)
+
+    @rule()
     def park(self) -> None:
         """The stream ends with what is in its pipe, and everything goes back; a fresh one is opened."""
         lost, self.service.pipe = self.service.pipe, []
@@ -373,6 +381,7 @@ class Ordered(RuleBasedStateMachine):
             return
         for _ in range(4 * self.published + 4):
             self.hear(1000)
+            self.expire()
             for key in ("a", "b"):
                 self.send(key, 1000)
             self.read(1000, refuse=False)

@@ -17,7 +17,7 @@ from itertools import repeat
 from typing import Generic, TypeVar
 
 from flink_pubsub.core.budget import Tally
-from flink_pubsub.core.chunks import Acks, Chunk, Delivery, GivenBack, Receipt, Redelivered, Run
+from flink_pubsub.core.chunks import Acks, Chunk, Delivery, GivenBack, Receipt, Redelivered, Run, without_holes
 from flink_pubsub.core.returned import ReturnedKeys
 from flink_pubsub.errors import PubSubConnectorError
 
@@ -71,6 +71,7 @@ class AckTracker(Generic[P]):
         self._checkpoints: deque[tuple[int, int]] = deque()
         self._next = 1
         self._drained = 0
+        self._parked = 0
         self._bound = 0
         self._closed = False
         self._lapsed = Tally()
@@ -173,7 +174,7 @@ class AckTracker(Generic[P]):
                 receipt.give_back.append(ack_id)
             else:
                 new[message_id] = i
-        return _picked(delivery, list(new.values()))
+        return delivery.picked(list(new.values()))
 
     def drain(self, max_messages: int, max_bytes: int) -> list[Run[P]]:
         """Takes messages from 1 to 2, in order: up to so many and so large, but at least one if there is any."""
@@ -202,7 +203,7 @@ class AckTracker(Generic[P]):
         taken, chunk.payloads[:count] = chunk.payloads[:count], []
         chunk.drained = high
         position = chunk.first + low
-        for first, payloads in _without_holes(chunk.ack_ids, low, taken) if chunk.holes else ((0, taken),):
+        for first, payloads in without_holes(chunk.ack_ids, low, taken) if chunk.holes else ((0, taken),):
             if runs and runs[-1].first + len(runs[-1].payloads) == position + first:
                 runs[-1].payloads.extend(payloads)  # type: ignore[arg-type]  # what is not a hole has its payload
             else:
@@ -267,12 +268,16 @@ class AckTracker(Generic[P]):
             raise TrackerError(f"message {error.args[0]} was forgotten before") from None
 
     def nack(self, sequence: int, now: float) -> GivenBack:
-        """Gives one held message back, and where order is kept every later one of its key. Nothing when it is not held."""
+        """Gives one held message back, and with it, where order is kept, every later one of its key. Nothing when it is not
+        held."""
         given_back = GivenBack()
         found = self._find(sequence)
         if found is not None:
             self._give_back(*found, {found[1]}, now, given_back)
             self._sweep()
+        elif self._returned is not None:
+            # It was given back by `park` and comes again; so does everything after it that was drained before that.
+            given_back.sequences = list(range(sequence + 1, self._parked + 1))
         return given_back
 
     def lapse(self, chunk: Chunk[P], positions: Iterable[int], now: float) -> list[str]:
@@ -299,14 +304,22 @@ class AckTracker(Generic[P]):
         """Gives everything held back; returns the ack ids to nack. Sequence numbers go on where they were."""
         returned = self._returned
         if returned is not None:
-            for chunk in self._held:
-                held = [i for i in range(chunk.start, len(chunk.ack_ids)) if chunk.ack_ids[i] is not None]
-                returned.gave_back([(chunk.keys[i], chunk.message_ids[i]) for i in held] if chunk.keys else (), now)
+            returned.gave_back(
+                (
+                    (chunk.keys[i], chunk.message_ids[i])
+                    for chunk in self._held
+                    if chunk.keys
+                    for i in range(chunk.start, len(chunk.ack_ids))
+                    if chunk.ack_ids[i] is not None
+                ),
+                now,
+            )
         given_back = Acks()
         for chunk in self._held:
             self._release(chunk, len(chunk.message_ids), given_back)
             chunk.payloads.clear()
         self.forget(given_back.message_ids)
+        self._parked = self._drained
         self._held.clear()
         self._buffer.clear()
         self._buffered.add(-self.buffered_messages, -self.buffered_bytes)
@@ -321,7 +334,7 @@ class AckTracker(Generic[P]):
             return receipt
         new = self._take_known(delivery, receipt, now)
         if self._returned is not None and new.keys:
-            self._returned.gave_back(zip(new.keys, new.message_ids, strict=True), now)
+            self._returned.refused(zip(new.keys, new.message_ids, strict=True), now)
         receipt.give_back += new.ack_ids
         return receipt
 
@@ -340,23 +353,35 @@ class AckTracker(Generic[P]):
         return None
 
     def _give_back(self, chunk: Chunk[P], low: int, positions: set[int], now: float, given_back: GivenBack) -> None:
-        """Drops these messages, the first of which is `low`, and where order is kept all later ones of their keys."""
+        """Drops these messages, the first of which is `low`, and where order is kept all later ones of their keys.
+
+        Only the first one of a key is nacked: the service redelivers the later ones with it, and a nack would count as a failed
+        attempt of each.
+        """
+        nacked: set[str] = set()
+        returned: list[tuple[str, str]] = []
         keys = {chunk.keys[i] for i in positions if chunk.keys[i]} if self._returned is not None and chunk.keys else set()
         for each in self._from(chunk) if keys else (chunk,):
             first, names = (low if each is chunk else each.start), each.keys
             for i in range(first, len(each.ack_ids)):
                 if each.ack_ids[i] is not None and ((each is chunk and i in positions) or (names and names[i] in keys)):
-                    if self._returned is not None and names:
-                        self._returned.gave_back([(names[i], each.message_ids[i])], now)
-                    self._drop(each, i, given_back)
+                    ack_id = self._drop(each, i, given_back)
+                    name = names[i] if names else ""
+                    returned.append((name, each.message_ids[i]))
+                    if name not in nacked:
+                        given_back.ack_ids.append(ack_id)
+                    if name:
+                        nacked.add(name)
+        if self._returned is not None:
+            self._returned.gave_back(returned, now)
 
     def _from(self, chunk: Chunk[P]) -> Iterator[Chunk[P]]:
         return (each for each in self._held if each.first >= chunk.first)
 
-    def _drop(self, chunk: Chunk[P], position: int, given_back: GivenBack) -> None:
+    def _drop(self, chunk: Chunk[P], position: int, given_back: GivenBack) -> str:
+        """Forgets a message held, and returns its ack id."""
         ack_id = chunk.ack_ids[position]
         assert ack_id is not None
-        given_back.ack_ids.append(ack_id)
         size = chunk.bytes_between(position, position + 1)
         if position in chunk.lapsed:
             self.renewed(chunk, position)
@@ -373,32 +398,9 @@ class AckTracker(Generic[P]):
         chunk.holes += 1
         chunk.held -= 1
         del self._index[chunk.message_ids[position]]
+        return ack_id
 
     def _sweep(self) -> None:
         """Forgets chunks of which everything was given back, so that they do not add up while nothing is acknowledged."""
         self._held = deque(chunk for chunk in self._held if chunk.held)
         self._buffer = deque(chunk for chunk in self._buffer if chunk.held)
-
-
-def _picked(delivery: Delivery[P], positions: list[int]) -> Delivery[P]:
-    """The messages at these positions."""
-    return Delivery(
-        [delivery.ack_ids[i] for i in positions],
-        [delivery.message_ids[i] for i in positions],
-        [delivery.sizes[i] for i in positions],
-        [delivery.payloads[i] for i in positions],
-        None if delivery.keys is None else [delivery.keys[i] for i in positions],
-    )
-
-
-def _without_holes(ack_ids: Sequence[str | None], low: int, payloads: list[P | None]) -> list[tuple[int, list[P | None]]]:
-    """The stretches of payloads between messages given back, each with its offset."""
-    stretches: list[tuple[int, list[P | None]]] = []
-    for offset, payload in enumerate(payloads):
-        if ack_ids[low + offset] is None:
-            continue
-        if stretches and stretches[-1][0] + len(stretches[-1][1]) == offset:
-            stretches[-1][1].append(payload)
-        else:
-            stretches.append((offset, [payload]))
-    return stretches

@@ -30,6 +30,16 @@ class Delivery(Generic[P]):
         keys = None if self.keys is None else self.keys[low:high]
         return Delivery(self.ack_ids[low:high], self.message_ids[low:high], self.sizes[low:high], self.payloads[low:high], keys)
 
+    def picked(self, positions: list[int]) -> Delivery[P]:
+        """The messages at these positions."""
+        return Delivery(
+            [self.ack_ids[i] for i in positions],
+            [self.message_ids[i] for i in positions],
+            [self.sizes[i] for i in positions],
+            [self.payloads[i] for i in positions],
+            None if self.keys is None else [self.keys[i] for i in positions],
+        )
+
 
 class Owner(Protocol[P]):
     """The tracker a chunk belongs to."""
@@ -184,3 +194,16 @@ class Run(Generic[P]):
 
     first: int
     payloads: list[P]
+
+
+def without_holes(ack_ids: Sequence[str | None], low: int, payloads: list[P | None]) -> list[tuple[int, list[P | None]]]:
+    """The stretches of payloads between messages given back, each with its offset."""
+    stretches: list[tuple[int, list[P | None]]] = []
+    for offset, payload in enumerate(payloads):
+        if ack_ids[low + offset] is None:
+            continue
+        if stretches and stretches[-1][0] + len(stretches[-1][1]) == offset:
+            stretches[-1][1].append(payload)
+        else:
+            stretches.append((offset, [payload]))
+    return stretches

@@ -4,8 +4,11 @@ The service redelivers a key from the first message it got back. What it had sen
 way: emitted, it would overtake. The life of a key:
 
 1. *Returned*: messages of it were given back; their ids are known.
-2. A message that was never given back arrives: it was under way, so it goes back too and its id joins the others.
-3. One that was given back arrives: from here on the service delivers the key in order, and the key is forgotten.
+2. Another message arrives: it was under way, so it goes back too and its id joins the others.
+3. One of the ids arrives: from here on the service delivers the key in order, and the key is forgotten.
+
+When held messages are given back in 1, the ids known before count for nothing any more: what they stand for may be under way
+once more already, behind the messages that go back now.
 
 Step 3 comes even when the messages given back never do, since the service dead-lettered or dropped them: what step 2 gave
 back then comes instead. A key that nothing ever arrives for again is forgotten when no delivery can be that late.
@@ -37,7 +40,14 @@ class ReturnedKeys:
         return bool(self._keys)
 
     def gave_back(self, messages: Iterable[tuple[str, str]], now: float) -> None:
-        """Notes keys and ids of messages that go back. An empty key has no order."""
+        """Notes keys and ids of held messages that go back together. An empty key has no order."""
+        messages = list(messages)
+        for key, _ in messages:
+            self._keys.pop(key, None)
+        self.refused(messages, now)
+
+    def refused(self, messages: Iterable[tuple[str, str]], now: float) -> None:
+        """Notes keys and ids of delivered messages that go back without having been held."""
         while self._keys and now - next(iter(self._keys.values())).since > FORGET_SECONDS:
             del self._keys[next(iter(self._keys))]
         for key, message_id in messages:

@@ -131,7 +131,7 @@ class SchemaDecoding:
             size = sum(map(len, records[before:]))
             if size > MAX_RECORDS_OF_A_MESSAGE:
                 del records[before:], timestamps[before:]
-                failure = _too_large(path, message, size)
+                failure, size = _too_large(path, message, size), 0
             counts.append(len(records) - before)
             if failure is not None and self._undecodable.gives_back(path, message.message_id, "the deserializer", failure):
                 self._undecodable.note(run.first + len(counts) - 1)

@@ -80,7 +80,7 @@ class Fetching:
                 for i in range(len(splits)):
                     split = splits[(self._turn + i) % len(splits)]
                     tracker = split.tracker
-                    if split.paused or not tracker.buffered_messages:
+                    if not tracker.buffered_messages or split.paused or split.parking:
                         continue
                     messages, size = tracker.buffered_messages, tracker.buffered_bytes
                     self._drained.extend((split, run) for run in tracker.drain(self._max_records, budget))

@@ -66,6 +66,8 @@ class SplitState:
         self.holding = holding
         self.tracker: AckTracker[Payload] = AckTracker(holding.index, shared.budget.used, ordered=ordered)
         self.paused = False
+        self.parking = False
+        """Everything buffered is about to go back, so nothing is drained, paused or not."""
         self.received_messages = 0
         """Messages taken in; deliveries of what was held already do not count."""
         self.opened_at = 1

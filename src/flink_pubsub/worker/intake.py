@@ -27,7 +27,7 @@ from flink_pubsub.worker.decoding import Decoding, Payload
 from flink_pubsub.worker.holding import Shared, SplitState
 from flink_pubsub.worker.keeper import Keeper
 
-_LONGEST_WAIT = 1.0
+_LONGEST_WAIT = 0.5
 
 
 class Events(Protocol):

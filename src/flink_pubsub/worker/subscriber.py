@@ -166,6 +166,7 @@ class Subscriber:
             if self._life is not _State.OPEN or not self.state.paused or self._shared.closing:
                 return
             self._life = _State.PARKING
+            self.state.parking = True
             for intake in self._intakes:
                 intake.shut = True
             self._shared.room.notify_all()
@@ -181,6 +182,7 @@ class Subscriber:
         if self._life is _State.PARKING and all(leaving.cancelled for leaving in self._leaving):
             with self._shared.lock:
                 ack_ids = self.tracker.park(now)
+                self.state.parking = False
                 self._shared.room.notify_all()
             self._keeper.give_back(self.state.holding, ack_ids)
             self.parked += 1
