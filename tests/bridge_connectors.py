@@ -167,7 +167,15 @@ class CollectingWriter:
         self.context.settled(len(values), sum(map(len, values)))
 
     def flush(self, flush: int, end_of_input: bool) -> None:
-        self.context.flushed(flush)
+        if self.sink.quirk == "submits":
+            threading.Thread(target=self.context.submit, args=(lambda: self.submitted(flush),)).start()
+        else:
+            self.context.flushed(flush)
+
+    def submitted(self, flush: int) -> None:
+        if flush == 13:
+            raise ValueError("an action raised")
+        self.context.flushed(flush if threading.current_thread().name == "commands" else -1)
 
     def send_now(self) -> None:
         pass

@@ -143,6 +143,11 @@ def test_a_write_batch_comes_out_as_it_went_in(
     assert list(batch.timestamps) == [row[2] for row in rows]
 
 
+def test_a_write_batch_of_failures_says_so() -> None:
+    assert not WriteBatch.decode(write_body(1, 2, column([b"payload"]))).failures
+    assert WriteBatch.decode(write_body(1, 2 | 8, column([b"why it failed"]))).failures
+
+
 @given(st.binary(max_size=60))
 def test_random_write_bodies_are_batches_or_one_clear_error(body: bytes) -> None:
     try:

@@ -90,6 +90,20 @@ def test_metrics_come_without_being_asked_for() -> None:
         }
 
 
+def test_what_a_writer_submits_from_any_thread_runs_on_the_command_thread_and_fails_like_a_command(tmp_path: Path) -> None:
+    with WorkerDriver() as worker:
+        worker.open(CollectingSink(str(tmp_path / "out"), quirk="submits"), "writer")
+        worker.send_json(Kind.FLUSH, flush=1, end_of_input=False)
+        assert worker.expect_json(Kind.FLUSHED) == {"flush": 1}
+        worker.send_json(Kind.FLUSH, flush=13, end_of_input=False)
+        assert failure(worker)["message"] == "an action raised"
+        worker.send_json(Kind.FLUSH, flush=2, end_of_input=False)
+        worker.send_json(Kind.CLOSE, seconds=1)
+        worker.expect(Kind.CLOSED)
+        assert worker.ended() == 0
+    assert not [kind for kind, _ in worker.skipped if kind is Kind.FLUSHED], "something ran after the failure"
+
+
 def test_a_writer_settles_and_flushes(tmp_path: Path) -> None:
     with WorkerDriver() as worker:
         worker.open(CollectingSink(str(tmp_path / "out")), "writer", subtask=2)
