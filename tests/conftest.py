@@ -1,9 +1,11 @@
-"""What holds for every test: well-formed feature ids, one hypothesis profile, and a JVM that is not forgotten."""
+"""What holds for every test: well-formed feature ids, one hypothesis profile, one environment, a JVM that is not forgotten."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +25,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark in item.iter_markers("feature"):
             if len(mark.args) != 1 or not _FEATURE.fullmatch(str(mark.args[0])) or mark.kwargs:
                 raise pytest.UsageError(f"{item.nodeid}: a feature mark takes one id such as SRC-07, not {mark.args}")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """Gives each test the environment variables of the first: PyFlink runs Python functions in this process, and leaves
+    variables behind with which no other process could start a job."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
 
 
 def pytest_collection_finish() -> None:
