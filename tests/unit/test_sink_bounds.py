@@ -219,10 +219,14 @@ def test_ten_thousand_topics_in_turn_leave_a_bounded_number_and_nothing_grows(
 ) -> None:
     numbers = iter(range(10**6))
     writer = open_writer(server.endpoint, listener, lambda element, context: TopicDestination("p", f"topic-{next(numbers)}"))
+    server.gate.clear()  # so that the first topics start all of the service's own threads
     before = None
     most = 0
     for flush in range(100):
         writer.write(write_batch([b"a"] * 100))
+        for _ in range(0 if server.gate.is_set() else PublishServer.THREADS):
+            assert server.arrived.acquire(timeout=30)
+        server.gate.set()
         writer.flush(flush, end_of_input=False)
         listener.wait_for_flush(flush)
         most = max(most, dict(writer.metrics().gauges)["activePublishers"])

@@ -70,15 +70,17 @@ class Outbox:
         self._free_calls = rules.max_calls
         self._jitter = jitter
         self._retries: list[tuple[float, tuple[int, int], Batch]] = []
-        self._repairs: dict[str, TopicRepair] = {}
         self._creating: dict[str, None] = {}
-        self._rejected: list[Rejection] = []
         self._rejected_in_a_row = 0
         self._flushes = Flushes()
         self._watch = Watch(rules.progress_timeout)
         self._room_wanted = False
         self._abandoned = False
         self._settled_records = self._settled_size = 0
+        self.repairs: dict[str, TopicRepair] = {}
+        """Missing topics, by path; to be read only."""
+        self.rejected: list[Rejection] = []
+        """What `take_rejected` will hand out."""
         self.records = 0
         """Records in flight."""
         self.size = 0
@@ -143,9 +145,9 @@ class Outbox:
 
     def take_creations(self, now: float) -> list[str]:
         """The topics to create now; `created` or `not_created` follows for each."""
-        if self._abandoned or not self._repairs:
+        if self._abandoned or not self.repairs:
             return []
-        creations = [path for path, repair in self._repairs.items() if repair.create(now)]
+        creations = [path for path, repair in self.repairs.items() if repair.create(now)]
         self._creating.update(dict.fromkeys(creations))
         if creations and not self._watch.running:
             self._watch.progress(now)
@@ -159,7 +161,7 @@ class Outbox:
         # Without a free call a retry waits for an answer, not for a time.
         if self._retries and self._free_calls:
             wake_at = _earlier(wake_at, self._retries[0][0])
-        for repair in self._repairs.values():
+        for repair in self.repairs.values():
             wake_at = _earlier(wake_at, repair.wake_at())
         return wake_at
 
@@ -193,7 +195,7 @@ class Outbox:
         """The topic exists now."""
         del self._creating[path]
         self._progressed(now)
-        repair = self._repairs.get(path)
+        repair = self.repairs.get(path)
         if repair is None or not repair.created_once:
             self.topics_created += 1
         if repair is not None:
@@ -203,7 +205,7 @@ class Outbox:
         """The topic could not be created. Returns what fails the job, after which it is abandoned."""
         del self._creating[path]
         self._progressed(now)
-        repair = self._repairs.get(path)
+        repair = self.repairs.get(path)
         if self._abandoned or repair is None:
             return None
         self.failures[refusal.code] += 1
@@ -217,7 +219,7 @@ class Outbox:
 
     def take_rejected(self) -> list[Rejection]:
         """Messages for the failure handler, each to be answered by `dropped` unless the handler fails the job."""
-        rejected, self._rejected = self._rejected, []
+        rejected, self.rejected = self.rejected, []
         return rejected
 
     def dropped(self, rejection: Rejection) -> PublishError | None:
@@ -288,15 +290,15 @@ class Outbox:
             self._batcher.send_now()
 
     def _next(self, now: float) -> Batch | None:
-        for repair in self._repairs.values():
+        for repair in self.repairs.values():
             if (probe := repair.due(now)) is not None:
                 return probe
         while True:
             again = bool(self._retries) and self._retries[0][0] <= now
             batch = heappop(self._retries)[2] if again else self._batcher.released()
-            if batch is None or not self._repairs:
+            if batch is None or not self.repairs:
                 return batch
-            found = self._repairs.get(batch.lane[0])
+            found = self.repairs.get(batch.lane[0])
             if found is None or found.probe is batch:
                 return batch
             found.park(batch)
@@ -318,7 +320,7 @@ class Outbox:
         if repair is not None:
             repair.rejected += 1
         self._rejected_in_a_row += 1
-        self._rejected.append(Rejection(batch, refusal, self._rejected_in_a_row == self._rules.max_consecutive_rejections))
+        self.rejected.append(Rejection(batch, refusal, self._rejected_in_a_row == self._rules.max_consecutive_rejections))
         return None
 
     def _again(self, batch: Batch, refusal: Refusal, now: float) -> PublishError | None:
@@ -340,7 +342,7 @@ class Outbox:
             )
         repair = topic.repair
         if repair is None:
-            repair = topic.repair = self._repairs[topic.path] = TopicRepair(topic, self._rules.recovery)
+            repair = topic.repair = self.repairs[topic.path] = TopicRepair(topic, self._rules.recovery)
         probed = repair.probe is batch
         repair.park(batch)
         return repair.attempt_failed(refusal, now, self._jitter()) if probed else None
@@ -351,7 +353,7 @@ class Outbox:
             heappush(self._retries, (now, batch.order, batch))
 
     def _end_repair(self, topic: Topic) -> TopicRepair:
-        del self._repairs[topic.path]
+        del self.repairs[topic.path]
         repair, topic.repair = topic.repair, None
         assert repair is not None
         return repair

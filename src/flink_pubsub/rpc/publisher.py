@@ -22,7 +22,7 @@ import grpc
 from flink_pubsub.core.batching import Batch, Lane
 from flink_pubsub.core.outbox import Outbox, Rejection
 from flink_pubsub.core.progress import Watch
-from flink_pubsub.errors import PublishError, PubSubConnectorError
+from flink_pubsub.errors import PubSubConnectorError
 from flink_pubsub.rpc.publish import Call, PublishStub, answer, outcome
 from flink_pubsub.rpc.status import Status
 from flink_pubsub.rpc.topics import TopicCreator
@@ -176,7 +176,7 @@ class Publisher:
             with self._lock:
                 now = self._clock()
                 batches = self._outbox.take(now)
-                creations = self._outbox.take_creations(now)
+                creations = self._outbox.take_creations(now) if self._outbox.repairs else ()
                 self._out += len(batches) + len(creations)
                 if not batches and not creations:
                     wake_at = self._outbox.wake_at()
@@ -207,7 +207,14 @@ class Publisher:
             self._answered(path, Status(grpc.StatusCode.CANCELLED, f"the call could not start: {error}"))
             return
         self._track(path, call)
-        call.add_done_callback(lambda done: self._answered(path, None if isinstance(end := outcome(done), bytes) else end))
+        call.add_done_callback(lambda done: self._created(path, outcome(done)))
+
+    def _created(self, path: str, end: bytes | Status) -> None:
+        if isinstance(end, Status) and end.code is not grpc.StatusCode.ALREADY_EXISTS:
+            self._answered(path, end)
+        else:
+            _log.info("the missing topic %s was created%s", path, " by somebody else" if isinstance(end, Status) else "")
+            self._answered(path, None)
 
     def _track(self, item: Batch | str, call: Call) -> None:
         with self._lock:
@@ -225,25 +232,21 @@ class Publisher:
                 if self._ended:
                     self._changed.notify_all()
                     return
-                error = self._decide(item, status)
+                error = None
+                if isinstance(item, Batch):
+                    if status is None:
+                        self._outbox.succeeded(item, self._clock())
+                    else:
+                        error = self._outbox.failed(item, status.refusal(), self._clock())
+                elif status is None:
+                    self._outbox.created(item, self._clock())
+                else:
+                    error = self._outbox.not_created(item, status.refusal(), self._clock())
             if error is not None:
                 self._fail(error)
             self._proceed()
         except Exception as defect:  # gRPC would only log it, and the job would wait for ever
             self._fail(defect)
-
-    def _decide(self, item: Batch | str, status: Status | None) -> PublishError | None:
-        now = self._clock()
-        if isinstance(item, Batch):
-            if status is not None:
-                return self._outbox.failed(item, status.refusal(), now)
-            self._outbox.succeeded(item, now)
-        elif status is None or status.code is grpc.StatusCode.ALREADY_EXISTS:
-            _log.info("the missing topic %s %s", item, "was created" if status is None else "was created by somebody else")
-            self._outbox.created(item, now)
-        else:
-            return self._outbox.not_created(item, status.refusal(), now)
-        return None
 
     def _report(self) -> None:
         """Tells what is settled. One thread at a time does; what others find meanwhile is left to it, in order."""
@@ -254,7 +257,7 @@ class Publisher:
         while True:
             with self._lock:
                 settled = None if self._ended else self._outbox.take_settled()
-                rejected = [] if self._ended else self._outbox.take_rejected()
+                rejected = self._outbox.take_rejected() if self._outbox.rejected and not self._ended else ()
                 if settled is None and not rejected:
                     self._reporting = False
                     return
