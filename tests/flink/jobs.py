@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from urllib.request import urlopen
 
 import cloudpickle
 import psutil
@@ -23,15 +25,16 @@ PATIENCE = 90.0
 """Bound of every wait in these tests; only a broken job reaches it."""
 
 
-def environment(*, parallelism: int = 1, checkpoint_millis: int = 200, restarts: int = 0) -> StreamExecutionEnvironment:
-    """An environment of the local mini-cluster with checkpoints and as many immediate restarts as wanted."""
+def environment(*, parallelism: int = 1, checkpoint_millis: int | None = 200, restarts: int = 0) -> StreamExecutionEnvironment:
+    """An environment of the local mini-cluster with checkpoints, or without, and as many immediate restarts as wanted."""
     settings = {
-        "execution.checkpointing.interval": f"{checkpoint_millis} ms",
+        **({} if checkpoint_millis is None else {"execution.checkpointing.interval": f"{checkpoint_millis} ms"}),
         "restart-strategy.type": "fixed-delay" if restarts else "none",
         "restart-strategy.fixed-delay.attempts": str(restarts),
         "restart-strategy.fixed-delay.delay": "0 s",
         "taskmanager.memory.network.max": "64 mb",
         "rest.port": "0",
+        "metrics.fetcher.update-interval": "200 ms",
     }
     configuration = Configuration()
     for key, value in settings.items():
@@ -143,10 +146,28 @@ class Job:
         native = get_gateway().jvm.org.apache.flink.core.execution.SavepointFormatType.NATIVE
         self._client._j_job_client.stopWithSavepoint(False, folder, native).get()
 
+    def metrics(self, source: str) -> dict[str, str]:
+        """The metrics of a vertex's first subtask that belong to the operator of that name, read through Flink's REST API."""
+        cluster = self._client._j_job_client.getClass().getDeclaredField("miniCluster")
+        cluster.setAccessible(True)
+        address = cluster.get(self._client._j_job_client).getRestAddress().get()
+        base = f"http://{address.getHost()}:{address.getPort()}/jobs/{self._client.get_job_id()}"
+        [vertex] = [each["id"] for each in _json(base)["vertices"] if f"Source: {source}" in each["name"]]
+        url = f"{base}/vertices/{vertex}/subtasks/0/metrics"
+        prefix = f"Source__{source}."
+        names = [each["id"] for each in _json(url) if each["id"].startswith(prefix)]
+        values = _json(f"{url}?get={quote(','.join(names))}") if names else []
+        return {each["id"][len(prefix) :]: each["value"] for each in values}
+
     def cancel(self) -> None:
         if self.alive:
             self._client.cancel().result()
         eventually(lambda: not workers() and not self.alive, "the job, its workers and its mini-cluster are gone")
+
+
+def _json(url: str) -> Any:
+    with urlopen(url, timeout=10) as answer:
+        return json.load(answer)
 
 
 @contextmanager
