@@ -60,13 +60,11 @@ def main() -> None:
 
 
 def tune_interpreter() -> None:
-    """Fits the interpreter to a few busy threads and many long-lived lists.
+    """Fits the garbage collector to many long-lived lists.
 
-    Threads hand batches to each other hundreds of times a second; at the default of 5 ms one that computes would make the
-    others wait for most of that. What a worker holds refers to nothing in circles, so looking for such circles every few
-    hundred objects only costs time; user code that makes some is still cleaned up after, less often.
+    What a worker holds refers to nothing in circles, so looking for such circles every few hundred objects only costs time;
+    user code that makes some is still cleaned up after, less often.
     """
-    sys.setswitchinterval(0.0005)
     gc.set_threshold(50_000, 20, 20)
 
 
