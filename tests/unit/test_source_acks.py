@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flink_pubsub.core.acks import AckTracker, TrackerError
+from flink_pubsub.core.acks import AckTracker
 from flink_pubsub.core.chunks import Chunk, Delivery
+from flink_pubsub.core.positions import TrackerError
 
 
 def delivery(*ids: str, size: int = 10, suffix: str = "") -> Delivery[str]:

@@ -18,14 +18,10 @@ from typing import Generic, TypeVar
 
 from flink_pubsub.core.budget import Tally
 from flink_pubsub.core.chunks import Acks, Chunk, Delivery, GivenBack, Receipt, Redelivered, Run, without_holes
+from flink_pubsub.core.positions import Positions, TrackerError
 from flink_pubsub.core.returned import ReturnedKeys
-from flink_pubsub.errors import PubSubConnectorError
 
 P = TypeVar("P")
-
-
-class TrackerError(PubSubConnectorError):
-    """A call that the life cycle of messages does not allow. A defect of the caller; there is nothing to mend outside."""
 
 
 class AckTracker(Generic[P]):
@@ -68,11 +64,10 @@ class AckTracker(Generic[P]):
         self._returned = ReturnedKeys() if ordered else None
         self._held: deque[Chunk[P]] = deque()
         self._buffer: deque[Chunk[P]] = deque()
-        self._checkpoints: deque[tuple[int, int]] = deque()
+        self._positions = Positions()
         self._next = 1
         self._drained = 0
         self._parked = 0
-        self._bound = 0
         self._closed = False
         self._lapsed = Tally()
         self.held_messages = 0
@@ -84,7 +79,7 @@ class AckTracker(Generic[P]):
     @property
     def pending_checkpoints(self) -> int:
         """Checkpoints taken whose completion was not heard of."""
-        return len(self._checkpoints)
+        return len(self._positions)
 
     @property
     def permits(self) -> tuple[int, int]:
@@ -217,23 +212,13 @@ class AckTracker(Generic[P]):
         Raises:
             TrackerError: the checkpoint is not newer than the last, or the position goes back or beyond what was drained.
         """
-        if self._checkpoints and checkpoint <= self._checkpoints[-1][0]:
-            raise TrackerError(f"checkpoint {checkpoint} was taken after checkpoint {self._checkpoints[-1][0]}")
-        if not self._bound <= position <= self._drained:
-            raise TrackerError(
-                f"checkpoint {checkpoint} covers messages up to {position}, but {self._bound} were covered before and"
-                f" {self._drained} handed out"
-            )
-        self._bound = position
-        self._checkpoints.append((checkpoint, position))
+        self._positions.take(checkpoint, position, self._drained)
 
     def complete(self, checkpoint: int) -> Acks:
         """Takes what this checkpoint and all earlier ones cover from 3 to 4."""
         acks = Acks()
-        position = None
-        while self._checkpoints and self._checkpoints[0][0] <= checkpoint:
-            position = self._checkpoints.popleft()[1]
-        while position is not None and self._held and self._held[0].first + self._held[0].start <= position:
+        position = self._positions.complete(checkpoint)
+        while self._held and self._held[0].first + self._held[0].start <= position:
             chunk = self._held[0]
             high = min(len(chunk.message_ids), position - chunk.first + 1)
             self._release(chunk, high, acks)
@@ -341,7 +326,7 @@ class AckTracker(Generic[P]):
     def close(self, now: float) -> list[str]:
         """Gives everything held back, and whatever arrives from now on; returns the ack ids to nack."""
         self._closed = True
-        self._checkpoints.clear()
+        self._positions.clear()
         return self.park(now)
 
     def _find(self, sequence: int) -> tuple[Chunk[P], int] | None:

@@ -16,12 +16,12 @@ import grpc
 
 from flink_pubsub.bridge.connector import Metrics, ReaderContext, ReaderSettings, Split
 from flink_pubsub.bridge.frames import RecordBlock
-from flink_pubsub.core.acks import TrackerError
 from flink_pubsub.core.budget import Budget
 from flink_pubsub.core.checkpoints import Confirmations, FirstCheckpoint
 from flink_pubsub.core.chunks import Acks
 from flink_pubsub.core.deadlines import DeadlineEstimator
 from flink_pubsub.core.leases import LeaseBook
+from flink_pubsub.core.positions import TrackerError
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.errors import CheckpointError, SubscriberBufferError
 from flink_pubsub.options import DeserializationFailurePolicy, OrderingMode
