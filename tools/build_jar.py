@@ -58,7 +58,7 @@ def build(output: Path = OUTPUT, *, force: bool = False) -> Path:
     record = output / "build.json"
     if not force and jar.exists() and _recorded(record) == asdict(info):
         return jar
-    javac, classpath = _compiler(), _flink_jars()
+    javac, classpath = compiler(), flink_jars()
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=output) as scratch:
         classes = Path(scratch) / "classes"
@@ -108,7 +108,12 @@ def _recorded(record: Path) -> object:
         return None
 
 
-def _compiler() -> str:
+def compiler() -> str:
+    """The Java compiler of JAVA_HOME, else of PATH.
+
+    Raises:
+        BuildError: there is none; the message names the mend.
+    """
     home = os.environ.get("JAVA_HOME")
     found = (home and shutil.which(os.path.join(home, "bin", "javac"))) or shutil.which("javac")
     if not found:
@@ -119,7 +124,12 @@ def _compiler() -> str:
     return found
 
 
-def _flink_jars() -> list[Path]:
+def flink_jars() -> list[Path]:
+    """The Flink to compile against.
+
+    Raises:
+        BuildError: there is no PyFlink; the message names the mend.
+    """
     pyflink = importlib.util.find_spec("pyflink")
     folders = pyflink.submodule_search_locations if pyflink else None
     jars = sorted(Path(folders[0], "lib").glob("*.jar")) if folders else []

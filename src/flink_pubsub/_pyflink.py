@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flink_pubsub import _checks
+from flink_pubsub import _checks, _lineage
 from flink_pubsub.errors import ConfigurationError, JarNotLoadedError
 from flink_pubsub.schemas import JvmPayloadDecoding, PubSubDeserializationSchema, jvm_encoding
 from flink_pubsub.sink import ElementCoding, PayloadCoding, SinkSpec
@@ -42,7 +42,8 @@ def java_source(spec: SourceSpec, deserializer: PubSubDeserializationSchema, pyt
 
     connector = PubSubSourceConnector(replace(spec, type_info_proto=type_info_proto))
     pickled = _pickle(connector, {"deserializer": spec.deserializer})
-    return python_source(pickled, worker_spec(python_executable), decoder, j_type, False)
+    lineage = json.dumps(_lineage.stream_lineage(spec.subscriptions))
+    return python_source(pickled, worker_spec(python_executable), decoder, j_type, False).withLineage(lineage)
 
 
 def _decoding(deserializer: PubSubDeserializationSchema) -> tuple[JavaObject, JavaObject, bytes | None]:
@@ -124,7 +125,8 @@ def java_sink(spec: SinkSpec, j_type: JavaObject | None, python_executable: str 
     )
     user_code = {"serializer": spec.serializer, "destination_resolver": spec.destination_resolver}
     pickled = _pickle(PubSubSinkConnector(complete), user_code)
-    return python_sink(pickled, worker_spec(python_executable), columns.elements, columns.payloads)
+    lineage = json.dumps(_lineage.stream_lineage([] if spec.topic is None else [spec.topic]))
+    return python_sink(pickled, worker_spec(python_executable), columns.elements, columns.payloads).withLineage(lineage)
 
 
 def _columns(spec: SinkSpec, j_type: JavaObject | None) -> _Columns:

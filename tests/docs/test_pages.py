@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.markdown import ROOT, Block, blocks, pages
+from tests.flink.lineage import compile_java
 from tools import javahome
 
 PYTHON = [block for block in blocks() if block.language == "python"]
@@ -42,6 +43,14 @@ def test_a_program_with_its_own_emulator_runs(block: Block, tmp_path: Path) -> N
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("block", [block for block in blocks() if block.language == "java"], ids=str)
+def test_a_java_class_compiles(block: Block, tmp_path: Path) -> None:
+    [name] = re.findall(r"^public class (\w+)", block.text, re.MULTILINE)
+    source = tmp_path / f"{name}.java"
+    source.write_text(block.text, encoding="utf-8")
+    compile_java(source, tmp_path / "classes")
 
 
 def test_every_make_target_that_is_named_exists() -> None:

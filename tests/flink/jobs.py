@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,18 @@ PATIENCE = 90.0
 """Bound of every wait in these tests; only a broken job reaches it."""
 
 
-def environment(*, parallelism: int = 1, checkpoint_millis: int | None = 200, restarts: int = 0) -> StreamExecutionEnvironment:
-    """An environment of the local mini-cluster with checkpoints, or without, and as many immediate restarts as wanted."""
-    settings = {
+def environment(
+    *,
+    parallelism: int = 1,
+    checkpoint_millis: int | None = 200,
+    restarts: int = 0,
+    settings: Mapping[str, str] | None = None,
+) -> StreamExecutionEnvironment:
+    """An environment of the local mini-cluster with checkpoints, or without, and as many immediate restarts as wanted.
+
+    `settings` are further ones, by Flink's keys.
+    """
+    all_settings = {
         **({} if checkpoint_millis is None else {"execution.checkpointing.interval": f"{checkpoint_millis} ms"}),
         "restart-strategy.type": "fixed-delay" if restarts else "none",
         "restart-strategy.fixed-delay.attempts": str(restarts),
@@ -35,9 +44,10 @@ def environment(*, parallelism: int = 1, checkpoint_millis: int | None = 200, re
         "taskmanager.memory.network.max": "64 mb",
         "rest.port": "0",
         "metrics.fetcher.update-interval": "200 ms",
+        **(settings or {}),
     }
     configuration = Configuration()
-    for key, value in settings.items():
+    for key, value in all_settings.items():
         configuration.set_string(key, value)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(parallelism)

@@ -1,18 +1,22 @@
 package io.github.flinkpubsub.bridge;
 
+import io.github.flinkpubsub.lineage.Lineage;
 import java.io.IOException;
 import org.apache.flink.api.connector.sink2.Sink;
 import org.apache.flink.api.connector.sink2.SinkWriter;
 import org.apache.flink.api.connector.sink2.WriterInitContext;
+import org.apache.flink.streaming.api.lineage.LineageVertex;
+import org.apache.flink.streaming.api.lineage.LineageVertexProvider;
 
 /** A sink whose writers run in Python workers, one per subtask. */
-public final class PythonSink<T> implements Sink<T> {
+public final class PythonSink<T> implements Sink<T>, LineageVertexProvider {
     private static final long serialVersionUID = 1L;
 
     private final byte[] connector;
     private final String workerSpec;
     private final ElementEncoder<T> elements;
     private final ElementEncoder<T> payloads;
+    private final Lineage lineage;
 
     /**
      * @param connector the pickled connector
@@ -21,6 +25,11 @@ public final class PythonSink<T> implements Sink<T> {
      * @param payloads fills the column of payloads; null when payloads are made in the worker
      */
     public PythonSink(byte[] connector, String workerSpec, ElementEncoder<T> elements, ElementEncoder<T> payloads) {
+        this(connector, workerSpec, elements, payloads, Lineage.NONE);
+    }
+
+    private PythonSink(
+            byte[] connector, String workerSpec, ElementEncoder<T> elements, ElementEncoder<T> payloads, Lineage lineage) {
         if (elements == null && payloads == null) {
             throw new IllegalArgumentException("a sink needs an encoder of elements, of payloads, or both");
         }
@@ -28,6 +37,17 @@ public final class PythonSink<T> implements Sink<T> {
         this.workerSpec = workerSpec;
         this.elements = elements;
         this.payloads = payloads;
+        this.lineage = lineage;
+    }
+
+    /** This sink, showing the resources it writes to; {@code json} as {@link Lineage#parse} wants it. */
+    public PythonSink<T> withLineage(String json) {
+        return new PythonSink<>(connector, workerSpec, elements, payloads, Lineage.parse(json));
+    }
+
+    @Override
+    public LineageVertex getLineageVertex() {
+        return lineage.ofSink();
     }
 
     @Override

@@ -1,5 +1,6 @@
 package io.github.flinkpubsub.bridge;
 
+import io.github.flinkpubsub.lineage.Lineage;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.connector.source.Boundedness;
 import org.apache.flink.api.connector.source.Source;
@@ -9,9 +10,12 @@ import org.apache.flink.api.connector.source.SplitEnumerator;
 import org.apache.flink.api.connector.source.SplitEnumeratorContext;
 import org.apache.flink.api.java.typeutils.ResultTypeQueryable;
 import org.apache.flink.core.io.SimpleVersionedSerializer;
+import org.apache.flink.streaming.api.lineage.LineageVertex;
+import org.apache.flink.streaming.api.lineage.LineageVertexProvider;
 
 /** A Flink source whose planner and readers are written in Python. */
-public final class PythonSource<T> implements Source<T, PythonSplit, byte[]>, ResultTypeQueryable<T> {
+public final class PythonSource<T>
+        implements Source<T, PythonSplit, byte[]>, ResultTypeQueryable<T>, LineageVertexProvider {
     private static final long serialVersionUID = 1L;
 
     private final byte[] connector;
@@ -19,6 +23,7 @@ public final class PythonSource<T> implements Source<T, PythonSplit, byte[]>, Re
     private final RecordDecoder<T> decoder;
     private final TypeInformation<T> type;
     private final boolean bounded;
+    private final Lineage lineage;
 
     /**
      * @param connector the pickled {@code SourceConnector}
@@ -29,11 +34,32 @@ public final class PythonSource<T> implements Source<T, PythonSplit, byte[]>, Re
      */
     public PythonSource(
             byte[] connector, String workerSpec, RecordDecoder<T> decoder, TypeInformation<T> type, boolean bounded) {
+        this(connector, WorkerSpec.parse(workerSpec), decoder, type, bounded, Lineage.NONE);
+    }
+
+    private PythonSource(
+            byte[] connector,
+            WorkerSpec spec,
+            RecordDecoder<T> decoder,
+            TypeInformation<T> type,
+            boolean bounded,
+            Lineage lineage) {
         this.connector = connector;
-        this.spec = WorkerSpec.parse(workerSpec);
+        this.spec = spec;
         this.decoder = decoder;
         this.type = type;
         this.bounded = bounded;
+        this.lineage = lineage;
+    }
+
+    /** This source, showing the resources it reads; {@code json} as {@link Lineage#parse} wants it. */
+    public PythonSource<T> withLineage(String json) {
+        return new PythonSource<>(connector, spec, decoder, type, bounded, Lineage.parse(json));
+    }
+
+    @Override
+    public LineageVertex getLineageVertex() {
+        return lineage.ofSource(getBoundedness());
     }
 
     @Override
