@@ -191,12 +191,18 @@ class SerializationError(RecordError):
 
 
 class DestinationError(RecordError):
-    """A destination resolver raised, or returned something other than a topic."""
+    """There is no telling which topic a record goes to."""
 
-    def __init__(self, problem: str) -> None:
-        """Makes the error. `problem` says what happened, and the mend if there is one."""
-        super().__init__(problem)
+    def __init__(self, problem: str, source: str = "destination_resolver") -> None:
+        """Makes the error.
+
+        Args:
+            problem: what happened, and the mend if there is one.
+            source: what should have told the topic.
+        """
+        super().__init__(problem, source)
         self.problem = problem
+        self.source = source
 
     def __str__(self) -> str:
-        return f"destination_resolver gave no topic for a record: {self.problem}"
+        return f"{self.source} gave no topic for a record: {self.problem}"

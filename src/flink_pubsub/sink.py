@@ -31,7 +31,7 @@ class SinkContext:
 
 
 DestinationResolver: TypeAlias = Callable[[Any, SinkContext], TopicDestination]
-ElementCoding: TypeAlias = Literal["none", "pickle", "bytes", "proto"]
+ElementCoding: TypeAlias = Literal["none", "pickle", "bytes", "proto", "route"]
 PayloadCoding: TypeAlias = Literal["none", "payload", "message"]
 
 
@@ -44,15 +44,19 @@ class SinkSpec:
     """
 
     topic: TopicDestination | None
+    """Where everything goes; with the coding `route`, what names no topic of its own."""
     destination_resolver: DestinationResolver | None
     serializer: PubSubSerializationSchema
     element_coding: ElementCoding = "none"
-    """How the element column is to be read: not there, pickled, as it is, or by PyFlink's coder for `type_info_proto`."""
+    """How the element column is to be read: not there, pickled, as it is, by PyFlink's coder for `type_info_proto`, or as the
+    topic and the ordering key that a table's row names, beside a payload column of messages."""
     type_info_proto: bytes | None = None
     """Serialized `TypeInfo` of the elements, with the coding `proto`."""
     payload_coding: PayloadCoding = "none"
     """What the payload column holds: nothing, payloads, or complete entries of `PublishRequest.messages`. The last only with
-    a fixed topic and nothing to be extracted in Python."""
+    a topic that is fixed or named beside it, and nothing to be extracted in Python."""
+    topic_project: str | None = None
+    """Project of the topics that rows name, with the coding `route`."""
     options: PubSubPublisherOptions = field(default_factory=PubSubPublisherOptions)
     connection: Connection = field(default_factory=Connection)
     create_disposition: CreateDisposition = CreateDisposition.CREATE_IF_NEEDED
@@ -61,7 +65,7 @@ class SinkSpec:
     failed_message_handler: FailureHandler[FailedMessage] | FailureHandler[FailedElement] = field(default_factory=FailJob)
 
     def __post_init__(self) -> None:
-        if (self.topic is None) == (self.destination_resolver is None):
+        if self.element_coding != "route" and (self.topic is None) == (self.destination_resolver is None):
             raise ConfigurationError("topic", "is missing: name the topic with .topic(...) or .destination_resolver(...)")
         if self.create_disposition is CreateDisposition.CREATE_NEVER and self.topic_create_options is not None:
             problem = "cannot be combined with CreateDisposition.CREATE_NEVER: no topic would ever be created with them"

@@ -39,7 +39,7 @@ def jvm() -> Any:
 def java_class(name: str) -> Any:
     """A class of the connector, by its name below the package; any other, by its full name."""
     jvm()
-    ours = name.split(".", 1)[0] in ("bridge", "message")
+    ours = name.split(".", 1)[0] in ("bridge", "message", "table")
     return load_java_class(f"{PACKAGE}.{name}" if ours else name)
 
 
@@ -51,6 +51,16 @@ def objects(values: Sequence[Any]) -> Any:
 def classes(*values: Any) -> Any:
     """A Java array of classes."""
     return to_jarray(jvm().Class, values)
+
+
+def answering_null(interface: str) -> Any:
+    """An object of the interface, whose methods all return null."""
+    invoke, handler = jvm().java.lang.invoke, java_class("java.lang.reflect.InvocationHandler")
+    null = invoke.MethodHandles.constant(java_class("java.lang.Object"), None)
+    taken = classes(java_class("java.lang.Object"), java_class("java.lang.reflect.Method"), objects([]).getClass())
+    answer = invoke.MethodHandleProxies.asInterfaceInstance(handler, invoke.MethodHandles.dropArguments(null, 0, taken))
+    kind = java_class(interface)
+    return jvm().java.lang.reflect.Proxy.newProxyInstance(kind.getClassLoader(), classes(kind), answer)
 
 
 def long_class() -> Any:

@@ -25,6 +25,7 @@ EXAMPLES = [
     errors.DeserializationError("projects/p/subscriptions/orders", "17", "ValueError: no JSON"),
     errors.SerializationError("a payload must be bytes, not str"),
     errors.DestinationError("it returned None"),
+    errors.DestinationError("it is NULL", "the metadata column 'topic'"),
 ]
 
 

@@ -15,7 +15,7 @@ from pyflink.common.typeinfo import _from_java_type
 
 from flink_pubsub.wire.pubsub_pb2 import PublishRequest, PubsubMessage
 from tests.flink.jobs import JavaObject, environment, worker_spec
-from tests.unit.java import JavaError, Reflected, classes, java_class, jvm, long_class, make
+from tests.unit.java import JavaError, Reflected, answering_null, classes, java_class, jvm, long_class, make
 from tests.unit.java_connectors import FixedSource
 
 FEW = settings(max_examples=150)
@@ -263,7 +263,9 @@ def test_a_schema_may_neither_emit_null_nor_keep_its_collector(record: str | Non
 def encoded(encoder: str, text: str) -> bytes:
     out = jvm().org.apache.flink.core.memory.DataOutputSerializer(16)
     schema = java_class("org.apache.flink.api.common.serialization.SimpleStringSchema").newInstance()
-    make(f"message.{encoder}", schema).encode(text, out)
+    made = make(f"message.{encoder}", schema)
+    made.open(answering_null("org.apache.flink.api.connector.sink2.WriterInitContext"))
+    made.encode(text, out)
     return bytes(out.getCopyOfBuffer())
 
 

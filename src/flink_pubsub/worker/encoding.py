@@ -27,6 +27,7 @@ from flink_pubsub.rpc.publisher import Entries
 from flink_pubsub.schemas import PayloadEncoding, PubSubSerializationSchema
 from flink_pubsub.sink import DestinationResolver, ElementCoding, SinkContext, SinkSpec
 from flink_pubsub.wire import pubsub_pb2 as wire
+from flink_pubsub.worker.routing import Router
 
 Refused: TypeAlias = Callable[[str, SerializationError], None]
 """Takes the topic and the error of a record that cannot be serialized; returning drops the record."""
@@ -63,7 +64,8 @@ class Encoder:
         self._topic = None if spec.topic is None else spec.topic.resource_path
         self._serialize = _flat(spec.serializer) or _whole(spec.serializer)
         self._ordering = spec.options.enable_message_ordering
-        self._decode = None if spec.payload_coding == "message" else _decoder(spec.element_coding, spec.type_info_proto)
+        self._router = Router(spec) if spec.element_coding == "route" else None
+        self._decode = _decoder(spec.element_coding, spec.type_info_proto)
 
     def encode(self, batch: WriteBatch) -> Encoded:
         """The messages of a batch.
@@ -75,8 +77,10 @@ class Encoder:
         """
         payloads = batch.payloads
         if self._spec.payload_coding == "message" and not batch.failures:
-            assert self._topic is not None
             assert payloads is not None
+            if self._router is not None:
+                return Encoded(self._router.sort(batch), batch.size, len(payloads.data))
+            assert self._topic is not None
             return Encoded([((self._topic, ""), payloads.data, payloads.ends)], batch.size, len(payloads.data))
         lanes: dict[Lane, list[bytes]] = {}
         self._refusals = 0
@@ -101,6 +105,8 @@ class Encoder:
             if contexts is not None:
                 assert spec.destination_resolver is not None
                 topic = _resolve(spec.destination_resolver, element, next(contexts))
+            elif self._router is not None:
+                topic, _ = self._router.lane(element)
             assert topic is not None
             try:
                 made = serialize(element, payload)
@@ -241,7 +247,7 @@ def _decoder(coding: ElementCoding, type_info_proto: bytes | None) -> Callable[[
         return None
     if coding == "pickle":
         return pickle.loads
-    if coding == "bytes":
+    if coding in ("bytes", "route"):
         return bytes
     # PyFlink costs seconds and 180 MB, so only workers whose stream has an explicit type import it.
     from pyflink.fn_execution import flink_fn_execution_pb2
