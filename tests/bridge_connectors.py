@@ -177,6 +177,9 @@ class CollectingWriter:
             raise ValueError("an action raised")
         self.context.flushed(flush if threading.current_thread().name == "commands" else -1)
 
+    def interrupt(self) -> None:
+        pass
+
     def send_now(self) -> None:
         pass
 

@@ -53,12 +53,15 @@ class LedgerWriter:
         self._sink.handler.flush()
         self._context.flushed(flush)
 
+    def interrupt(self) -> None:
+        self._sink.handler.interrupt()
+
     def send_now(self) -> None:
         pass
 
     def metrics(self) -> Metrics:
-        counters, gauges = self._handler_context.metrics.read()
-        return Metrics({**counters, "numRecordsSendErrors": self._refused}, gauges)
+        counters, gauges, lasting = self._handler_context.metrics.read()
+        return Metrics({**counters, "numRecordsSendErrors": self._refused}, gauges, lasting)
 
     def close(self, seconds: float) -> None:
         self._sink.handler.close()

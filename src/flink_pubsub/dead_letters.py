@@ -137,6 +137,11 @@ class PubSubDeadLetterQueue(DeadLetterQueue):
         """
         self._running()[0].flush()
 
+    def interrupt(self) -> None:
+        """Has the wait in `offer` or `flush` raise, as the job is ending. Any thread."""
+        if "_opened" in self.__dict__:
+            self._running()[0].interrupt()
+
     def close(self) -> None:
         """Waits for what is unconfirmed, at most `shutdown_timeout`, and ends the publisher."""
         if "_opened" in self.__dict__:

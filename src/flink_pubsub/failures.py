@@ -10,9 +10,11 @@ A handler travels pickled with the job and lives in each of the sink's writers:
 2. `handle`, once per failed element, and `flush` after them, any number of times;
 3. `close`, once, also when something before it raised, `open` included.
 
-All calls come from one thread of the writer, one at a time, so a handler needs no locks for its own sake. It may wait there,
-within a bound of its own: it is the thread that takes over records, so a slow handler holds the job back at the writer's caps,
-and no checkpoint completes meanwhile. `PubSubSink` fails the job when a call takes longer than `publish_progress_timeout`.
+All of these calls come from one thread of the writer, one at a time, so a handler needs no locks for its own sake. It may wait
+there, within a bound of its own: it is the thread that takes over records, so a slow handler holds the job back at the writer's
+caps, and no checkpoint completes meanwhile. `PubSubSink` fails the job when a call exceeds `publish_progress_timeout`.
+When the job ends, `interrupt` is called on another thread, so that a wait ends too; what still waits is killed with the process
+after the `shutdown_timeout` of the sink and that of the handler.
 """
 
 from __future__ import annotations
@@ -83,6 +85,7 @@ class HandlerMetrics:
     def __init__(self) -> None:
         self._counters: dict[str, Callable[[], int]] = {}
         self._gauges: dict[str, Callable[[], int]] = {}
+        self._lasting: dict[str, Callable[[], int]] = {}
 
     def counter(self, name: str, value: Callable[[], int]) -> None:
         """Shows a total that only ever grows. A dot in the name opens a metric group.
@@ -100,16 +103,27 @@ class HandlerMetrics:
         """
         self._register(self._gauges, name, value)
 
-    def read(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """Counters and gauges as they are now; for the sink's `metrics`, whose own names win over equal ones."""
-        return {name: value() for name, value in self._counters.items()}, {
-            name: value() for name, value in self._gauges.items()
-        }
+    def lasting(self, name: str, value: Callable[[], int]) -> None:
+        """Shows a total that matters most when a writer ends, as its metrics do then: each writer of the job on a TaskManager
+        shows the sum over all of them, those that have ended included. A dot in the name opens a metric group.
+
+        Raises:
+            ConfigurationError: the name is malformed or registered already.
+        """
+        self._register(self._lasting, name, value)
+
+    def read(self) -> tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]:
+        """Counters, gauges and lasting totals as they are now; for the sink's `metrics`, whose own names win."""
+        counters, gauges, lasting = (
+            {name: value() for name, value in registered.items()}
+            for registered in (self._counters, self._gauges, self._lasting)
+        )
+        return counters, gauges, lasting
 
     def _register(self, metrics: dict[str, Callable[[], int]], name: str, value: Callable[[], int]) -> None:
         if not isinstance(name, str) or not self._NAME.fullmatch(name):
             _checks.refuse("a metric's name", "must be text without spaces, such as 'deadLettersPublished'", name)
-        if name in self._counters or name in self._gauges:
+        if name in self._counters or name in self._gauges or name in self._lasting:
             _checks.refuse("a metric's name", "must be registered once only", name)
         metrics[name] = _checks.function(f"metric {name}", value, "() -> int")
 
@@ -151,6 +165,12 @@ class FailureHandler(ABC, Generic[Failed]):
 
         Called at every checkpoint and at the end of input, once the sink has published or handed over everything before it;
         the checkpoint completes after it has returned.
+        """
+
+    def interrupt(self) -> None:
+        """Ends what `handle` or `flush` waits for, by having it raise: the job is ending and nobody needs the result.
+
+        Called at most once, on another thread, perhaps while nothing waits; `close` follows.
         """
 
     def close(self) -> None:
@@ -202,6 +222,9 @@ class DeadLetterQueue(ABC):
     def flush(self) -> None:
         """Returns when everything offered is durable. Raising fails the job."""
 
+    def interrupt(self) -> None:  # noqa: B027 - not every queue waits
+        """Ends what `offer` or `flush` waits for; see `FailureHandler.interrupt`."""
+
     def close(self) -> None:  # noqa: B027 - not every queue has something to close
         """Ends the queue; called once. Nothing may rely on it to make elements durable."""
 
@@ -239,6 +262,9 @@ class SendToDeadLetterQueue(FailureHandler[FailedElement]):
 
     def flush(self) -> None:
         self._queue.flush()
+
+    def interrupt(self) -> None:
+        self._queue.interrupt()
 
     def close(self) -> None:
         self._queue.close()

@@ -156,18 +156,40 @@ class Job:
         native = get_gateway().jvm.org.apache.flink.core.execution.SavepointFormatType.NATIVE
         self._client._j_job_client.stopWithSavepoint(False, folder, native).get()
 
+    def writer_metrics(self) -> dict[str, int]:
+        """What the writer's first subtask shows in a job with one sink, through Flink's REST API; nothing while there is none.
+
+        Flink's own metrics of the operator that are no whole numbers are left out.
+        """
+        try:
+            base = self._rest()
+            values = {}
+            for vertex in _json(base)["vertices"]:
+                url = f"{base}/vertices/{vertex['id']}/subtasks/0/metrics"
+                names = [each["id"] for each in _json(url) if "Writer." in each["id"]]
+                for part in (names[start : start + 50] for start in range(0, len(names), 50)):
+                    values.update({each["id"]: each["value"] for each in _json(f"{url}?get={quote(','.join(part))}")})
+        except (OSError, Py4JJavaError):
+            return {}
+        whole = {name: value for name, value in values.items() if value.lstrip("-").isdigit()}
+        return {name.split("Writer.", 1)[1]: int(value) for name, value in whole.items()}
+
     def metrics(self, source: str) -> dict[str, str]:
         """The metrics of a vertex's first subtask that belong to the operator of that name, read through Flink's REST API."""
-        cluster = self._client._j_job_client.getClass().getDeclaredField("miniCluster")
-        cluster.setAccessible(True)
-        address = cluster.get(self._client._j_job_client).getRestAddress().get()
-        base = f"http://{address.getHost()}:{address.getPort()}/jobs/{self._client.get_job_id()}"
+        base = self._rest()
         [vertex] = [each["id"] for each in _json(base)["vertices"] if f"Source: {source}" in each["name"]]
         url = f"{base}/vertices/{vertex}/subtasks/0/metrics"
         prefix = f"Source__{source}."
         names = [each["id"] for each in _json(url) if each["id"].startswith(prefix)]
         values = _json(f"{url}?get={quote(','.join(names))}") if names else []
         return {each["id"][len(prefix) :]: each["value"] for each in values}
+
+    def _rest(self) -> str:
+        """Address of what Flink's REST API has on the job."""
+        cluster = self._client._j_job_client.getClass().getDeclaredField("miniCluster")
+        cluster.setAccessible(True)
+        address = cluster.get(self._client._j_job_client).getRestAddress().get()
+        return f"http://{address.getHost()}:{address.getPort()}/jobs/{self._client.get_job_id()}"
 
     def cancel(self) -> None:
         if self.alive:

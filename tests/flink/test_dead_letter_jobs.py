@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import grpc
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyflink.common import Types, WatermarkStrategy
 from pyflink.datastream import OutputTag, ProcessFunction, RuntimeContext
 
@@ -31,8 +30,7 @@ from flink_pubsub import (
 from flink_pubsub.emulator import Emulator
 from flink_pubsub.wire import pubsub_pb2 as wire
 from tests.bridge_connectors import CountingSource
-from tests.flink.jobs import Job, bridge_sink, bridge_source, environment, failure_of, running
-from tests.flink.test_startup_jobs import Rest
+from tests.flink.jobs import bridge_sink, bridge_source, environment, failure_of, running
 from tests.ledger_sink import LedgerSink
 
 DEAD = TopicDestination("p", "dead-letters")
@@ -97,18 +95,6 @@ def test_a_dead_letter_topic_that_does_not_answer_fails_the_job_of_any_sink(emul
     assert DEAD.resource_path in message
 
 
-def writer_metrics(job: Job, names: set[str]) -> dict[str, int]:
-    """Metrics of a single writer in a job of one vertex, by their last names; none while there is no task to ask."""
-    try:
-        rest = Rest(job)
-        path = f"/vertices/{rest.vertex()['id']}/metrics"
-        ids = [metric["id"] for metric in rest.get(path) if metric["id"].rsplit(".", 1)[-1] in names]
-        values = rest.get(f"{path}?get={','.join(quote(name) for name in ids)}") if ids else []
-    except (OSError, Py4JJavaError):
-        return {}
-    return {metric["id"].rsplit(".", 1)[1]: int(metric["value"]) for metric in values}
-
-
 @pytest.mark.feature("DLQ-05")
 @pytest.mark.feature("DLQ-06")
 def test_a_refusal_of_the_topic_restarts_the_job_which_then_loses_no_dead_letter_and_shows_them_in_its_metrics(
@@ -121,10 +107,9 @@ def test_a_refusal_of_the_topic_restarts_the_job_which_then_loses_no_dead_letter
     stream.sink_to(bridge_sink(LedgerSink(str(tmp_path / "ledger"), dead_letter_queue(emulator))))
     expected = {"numRecordsSendErrors": 10, "deadLettersPublished": 10, "inFlightDeadLetters": 0}
     with running(env) as job:
-        job.wait_until(lambda: writer_metrics(job, set(expected)) == expected, "the metrics tell of them")
-        waits = writer_metrics(job, {"deadLetterFlushMillis", "longestDeadLetterFlushMillis"})
-        assert 0 <= waits["deadLetterFlushMillis"] <= waits["longestDeadLetterFlushMillis"]
-        assert writer_metrics(job, {"deadLetterPublisherShutdownsAbandoned"}) == {"deadLetterPublisherShutdownsAbandoned": 0}
+        job.wait_until(lambda: expected.items() <= job.writer_metrics().items(), "the metrics tell of them")
+        metrics = job.writer_metrics()
+        assert 0 <= metrics["deadLetterFlushMillis"] <= metrics["longestDeadLetterFlushMillis"]
     # Some may have been stored by the first attempt too.
     assert {int(m.data) for m in emulator.published(DEAD.resource_path)} == {n for n in range(70) if not n % 7}
     assert emulator.calls("Publish") > 1
@@ -229,6 +214,29 @@ def test_an_outage_of_the_dead_letter_topic_alone_fails_the_job_naming_the_timeo
         message = failure_of(env)
     assert "2 dead letters were not confirmed within flush_timeout, 1 s" in message
     assert DEAD.resource_path in message
+
+
+@pytest.mark.feature("DLQ-04")
+@pytest.mark.parametrize("at_bound", [True, False], ids=["an offer waits", "a flush waits"])
+def test_a_job_is_cancelled_at_once_while_the_handlers_thread_waits_for_dead_letters(
+    emulator: Emulator, at_bound: bool
+) -> None:
+    with Emulator() as elsewhere:
+        elsewhere.create_topic(DEAD.resource_path)
+        elsewhere.stop_answering("Publish")
+        limits = {"max_in_flight_messages": 0 if at_bound else 1000, "shutdown_timeout": timedelta(milliseconds=200)}
+        env = environment(checkpoint_millis=None if at_bound else 100)
+        stream = env.from_source(
+            bridge_source(CountingSource(count=100, quirk="never ends"), bounded=False), WatermarkStrategy.no_watermarks(), "n"
+        )
+        schema = PubSubSerializationSchema.payload(lambda element: b"%d" % (100 // int(element)))
+        sink = PubSubSink.builder().topic(ORDERS_TOPIC).serializer(schema).emulator_endpoint(emulator.endpoint)
+        stream.sink_to(sink.failed_message_handler(dead_letter_queue(elsewhere, **limits)).build())
+        with running(env) as job:
+            job.wait_until(lambda: elsewhere.calls("Publish") > 0, "a dead letter is under way")
+            started = time.monotonic()
+            job.cancel()
+            assert time.monotonic() - started < 10
 
 
 @pytest.mark.feature("DLQ-03")

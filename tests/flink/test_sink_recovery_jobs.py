@@ -136,7 +136,7 @@ def test_what_a_schema_in_the_jvm_fails_on_reaches_the_handler_with_the_java_exc
     assert emulator.published_count(TOPIC) == 0
     assert [failed["payload"] for failed in kept(kept_in)] == [None] * 3
     for failed in kept(kept_in):
-        assert "the payload schema raised java.lang.ClassCastException in the JVM" in failed["error"]
+        assert "making its payload in the JVM raised java.lang.ClassCastException" in failed["error"]
         assert TOPIC in failed["error"]
 
 

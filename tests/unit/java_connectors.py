@@ -129,6 +129,9 @@ class JournalWriter:
     def fail(self) -> None:
         threading.Thread(target=self.context.fail, args=(ValueError("the disk is full"),)).start()
 
+    def interrupt(self) -> None:
+        pass
+
     def send_now(self) -> None:
         self.note(send_now=True)
         if self.sink.settle == "when asked":

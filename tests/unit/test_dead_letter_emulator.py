@@ -56,8 +56,8 @@ class Host:
         self.handler.close()
 
     def metric(self, name: str) -> int:
-        counters, gauges = self.context.metrics.read()
-        return {**counters, **gauges}[name]
+        counters, gauges, lasting = self.context.metrics.read()
+        return {**counters, **gauges, **lasting}[name]
 
 
 @pytest.mark.feature("DLQ-01")

@@ -96,9 +96,10 @@ class Queue:
         self.letters.offer(PubsubMessage(data))
 
     def metrics(self) -> dict[str, int]:
-        counters, gauges = self.registered.read()
-        assert set(counters) == {"deadLettersPublished", "deadLetterPublisherShutdownsAbandoned"}
-        return {**counters, **gauges}
+        counters, gauges, lasting = self.registered.read()
+        assert set(counters) == {"deadLettersPublished"}
+        assert set(lasting) == {"deadLetterPublisherShutdownsAbandoned"}
+        return {**counters, **gauges, **lasting}
 
     def passes(self, seconds: float, confirmed: int = 0) -> None:
         """The next wait ends after so long, with so many messages confirmed."""
@@ -183,6 +184,21 @@ def test_a_flush_raises_at_its_one_deadline_however_much_is_confirmed_on_the_way
     assert "without a single failed request" in str(caught.value)
     assert (caught.value.topic, caught.value.status) == (PATH, "DEADLINE_EXCEEDED")
     assert queue.time.now == 1063
+
+
+@pytest.mark.feature("DLQ-05")
+def test_a_job_that_is_ending_interrupts_a_wait_and_every_later_one_and_closing_still_waits_in_its_own_time() -> None:
+    queue = Queue()
+    queue.offer()
+    queue.time.script.append(queue.letters.interrupt)
+    for _ in range(2):
+        with pytest.raises(PublishError, match="the job ends while 1 dead letters are unconfirmed"):
+            queue.letters.flush()
+    assert queue.time.now == 1000
+    queue.passes(2, confirmed=1)
+    queue.letters.close()
+    assert queue.time.now == 1002
+    assert queue.metrics()["deadLetterPublisherShutdownsAbandoned"] == 0
 
 
 @pytest.mark.feature("DLQ-05")

@@ -167,9 +167,10 @@ def test_registered_metrics_are_read_as_they_are_at_that_time() -> None:
     metrics, counts = HandlerMetrics(), {"a": 1, "b": 2}
     metrics.counter("handled", lambda: counts["a"])
     metrics.gauge("kinds.decimal.waiting", lambda: counts["b"])
-    assert metrics.read() == ({"handled": 1}, {"kinds.decimal.waiting": 2})
+    metrics.lasting("givenUp", lambda: counts["a"])
+    assert metrics.read() == ({"handled": 1}, {"kinds.decimal.waiting": 2}, {"givenUp": 1})
     counts["a"] = 5
-    assert metrics.read() == ({"handled": 5}, {"kinds.decimal.waiting": 2})
+    assert metrics.read() == ({"handled": 5}, {"kinds.decimal.waiting": 2}, {"givenUp": 5})
 
 
 @pytest.mark.parametrize("name", ["", "a b", ".a", "a.", "a..b", "a\n", 7, None])

@@ -11,8 +11,9 @@ import cloudpickle
 import pytest
 from pyflink.common import WatermarkStrategy
 from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.java_gateway import get_gateway
 
-from flink_pubsub.bridge.frames import WriteBatch
+from flink_pubsub.bridge.frames import MAX_FRAME_BYTES, WriteBatch
 from tests.bridge_connectors import CountingSource
 from tests.flink.jobs import JavaObject, bridge_source, environment, eventually, failure_of, running, worker_spec
 from tests.unit.java import JavaError, boxed_long, java_class, jvm, make
@@ -194,3 +195,26 @@ def test_what_a_payload_encoder_fails_on_goes_in_batches_of_its_own_with_the_sta
     good, failed, after = (list(each.payloads.values()) for each in batches if each.payloads is not None)
     assert (good, after) == ([b"a", b"b"], [b"c"])
     assert all(trace.startswith(b"java.lang.NullPointerException") and b"BytesEncoder" in trace for trace in failed)
+
+
+@pytest.mark.feature("SNK-13")
+def test_a_payload_too_large_for_a_frame_is_a_failure_of_its_record_and_an_element_too_large_is_one_of_the_job() -> None:
+    jvm_bytes = jvm().io.github.flinkpubsub.bridge.BytesEncoder
+    too_large = get_gateway().new_array(jvm().byte, MAX_FRAME_BYTES)
+    batch = make("bridge.WriteBatch", None, jvm_bytes())
+    with pytest.raises(JavaError, match="An element of 67108864 bytes cannot be written: its frame to the worker would have"):
+        batch.encode(too_large)
+    batch.withFailures()
+    batch.encode(too_large)
+    assert batch.fits()
+    batch.add(boxed_long(0))
+    failed = WriteBatch.decode(batch.take(boxed_long(7)))
+    assert failed.failures
+    assert failed.payloads is not None
+    [trace] = failed.payloads.values()
+    assert b"ElementTooLargeException: An element of 67108864 bytes" in trace
+
+    of_elements = make("bridge.WriteBatch", jvm_bytes(), None)
+    of_elements.withFailures()
+    with pytest.raises(JavaError, match="An element of 67108864 bytes cannot be written"):
+        of_elements.encode(too_large)

@@ -175,7 +175,7 @@ def test_closing_ends_while_the_service_does_not_answer(server: PublishServer, l
     started = time.monotonic()
     writer.close(10)
     assert time.monotonic() - started < 5
-    assert writer.metrics().counters["publisherShutdownsAbandoned"] == 0
+    assert writer.metrics().lasting["publisherShutdownsAbandoned"] == 0
 
 
 class StuckCall:
@@ -278,5 +278,5 @@ def test_topics_are_counted_one_by_one_only_when_asked_for(server: PublishServer
         writer.write(write_batch([b"a1", b"b1", b"a2"]))
         writer.close(10)
         counters = writer.metrics().counters
-        expected = {"topic.p/v1%2Ea.recordsSend": 2, "topic.p/v1%2Eb.recordsSend": 1} if asked else {}
-        assert {name: value for name, value in counters.items() if name.startswith("topic.")} == expected
+        expected = {"destination.p/v1%2Ea.recordsSend": 2, "destination.p/v1%2Eb.recordsSend": 1} if asked else {}
+        assert {name: value for name, value in counters.items() if name.startswith("destination.")} == expected

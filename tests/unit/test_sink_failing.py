@@ -1,69 +1,22 @@
-"""What a writer hands to its failure handler, when, and on which thread."""
+"""What a writer hands to its failure handler, and what fails the job."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import grpc
 import pytest
 
-from flink_pubsub.bridge.connector import SinkWriter
 from flink_pubsub.destinations import TopicDestination
-from flink_pubsub.errors import PublishError, PubSubConnectorError, RecordError, SerializationError
-from flink_pubsub.failures import FailedElement, FailedMessage, FailureHandler, FailureHandlerContext
+from flink_pubsub.errors import PublishError, PubSubConnectorError, SerializationError
+from flink_pubsub.failures import FailedMessage, FailureHandler
 from flink_pubsub.messages import PubsubMessage
-from flink_pubsub.options import Connection, PubSubPublisherOptions
 from flink_pubsub.schemas import JvmPayloadEncoding, PubSubSerializationSchema
-from flink_pubsub.sink import SinkSpec
 from flink_pubsub.wire import pubsub_pb2 as wire
-from flink_pubsub.worker.sink import PubSubSinkConnector
-from flink_pubsub.worker.writer import PubSubSinkWriter
-from tests.unit.sink_support import Listener, PublishServer, Verdict, write_batch
-
-TOPIC = TopicDestination("p", "orders")
-PATH = TOPIC.resource_path
-INVALID = (grpc.StatusCode.INVALID_ARGUMENT, "not like this")
-LONG = timedelta(hours=1)
-
-
-class Journal(FailureHandler[FailedElement]):
-    """Remembers its life, and drops."""
-
-    shutdown_timeout = timedelta(seconds=7)
-
-    def __init__(self, on_handle: Callable[[FailedElement], None] = lambda element: None) -> None:
-        self.on_handle = on_handle
-        self.calls: list[str] = []
-        self.elements: list[FailedElement] = []
-        self.threads: set[int] = set()
-        self.raising: set[str] = set()
-
-    def _call(self, name: str) -> None:
-        self.calls.append(name)
-        self.threads.add(threading.get_ident())
-        if name in self.raising:
-            raise ValueError(f"{name} raised")
-
-    def open(self, context: FailureHandlerContext) -> None:
-        context.metrics.counter("handled", lambda: len(self.elements))
-        context.metrics.gauge("subtaskOfHandler", lambda: context.subtask)
-        context.metrics.counter("numRecordsSend", lambda: -1)
-        self._call("open")
-
-    def handle(self, element: FailedElement) -> None:
-        self.elements.append(element)
-        self.on_handle(element)
-        self._call("handle")
-
-    def flush(self) -> None:
-        self._call("flush")
-
-    def close(self) -> None:
-        self._call("close")
+from tests.unit.failing_support import LONG, PATH, Journal, keyed, open_writer, published, refusing_bad
+from tests.unit.sink_support import Listener, PublishServer, write_batch
 
 
 @pytest.fixture
@@ -76,57 +29,6 @@ def server() -> Iterator[PublishServer]:
 @pytest.fixture
 def listener() -> Listener:
     return Listener()
-
-
-def refusing_bad(request: wire.PublishRequest) -> Verdict:
-    return INVALID if any(message.data.startswith(b"bad") for message in request.messages) else None
-
-
-def open_writer(
-    server: PublishServer, listener: Listener, handler: FailureHandler[Any], serializer: Any = None, **settings: Any
-) -> PubSubSinkWriter:
-    names = {"destination_resolver", "element_coding", "payload_coding", "topic"}
-    spec = SinkSpec(
-        **{
-            "topic": None if "destination_resolver" in settings else TOPIC,
-            "destination_resolver": None,
-            "element_coding": "bytes",
-            **{name: value for name, value in settings.items() if name in names},
-        },
-        serializer=serializer or PubSubSerializationSchema.payload(bytes),
-        options=PubSubPublisherOptions(**{name: value for name, value in settings.items() if name not in names}),
-        connection=Connection(emulator_endpoint=server.endpoint),
-        failed_message_handler=handler,
-    )
-    writer: SinkWriter = PubSubSinkConnector(spec).open_writer(listener)
-    assert isinstance(writer, PubSubSinkWriter)
-    return writer
-
-
-def keyed(function: Callable[[bytes], str] = lambda element: "k") -> PubSubSerializationSchema:
-    return PubSubSerializationSchema.payload(bytes).with_ordering_key(function)
-
-
-def published(server: PublishServer) -> list[bytes]:
-    return [message.data for message in server.published.get(PATH, ())]
-
-
-@pytest.mark.feature("SNK-13")
-def test_a_handlers_life_is_open_handle_flush_close_all_on_the_command_thread(
-    server: PublishServer, listener: Listener
-) -> None:
-    handler = Journal()
-    writer = open_writer(server, listener, handler)
-    assert handler.calls == ["open"]
-    writer.write(write_batch([b"a", b"bad", b"c"]))
-    writer.flush(1, end_of_input=False)
-    listener.wait_for_flush(1)
-    assert handler.calls == ["open", "handle", "flush"]
-    writer.flush(2, end_of_input=True)
-    listener.wait_for_flush(2)
-    writer.close(10)
-    assert handler.calls == ["open", "handle", "flush", "flush", "close"]
-    assert handler.threads == {threading.get_ident()}
 
 
 @pytest.mark.feature("SNK-12")
@@ -233,7 +135,7 @@ def test_what_the_jvms_schema_failed_on_reaches_the_handler_with_the_java_except
         writer.close(10)
     (failed,) = handler.elements
     assert failed.error == (
-        f"a record cannot be serialized: the payload schema raised org.example.BadRecordException in the JVM (topic {PATH})"
+        f"a record cannot be serialized: making its payload in the JVM raised org.example.BadRecordException (topic {PATH})"
     )
     assert failed.cause is not None
     assert "Schema.java:7" in str(failed.cause.__cause__)
@@ -335,92 +237,3 @@ def test_a_stream_that_is_refused_wholesale_fails_after_the_handler_had_the_last
     assert "max_consecutive_rejections" in str(error)
     assert "INVALID_ARGUMENT: not like this" in str(error)
     assert len(handler.elements) == 10
-
-
-@pytest.mark.feature("SNK-13")
-def test_a_flush_waits_for_the_handler_and_for_its_flush(server: PublishServer, listener: Listener) -> None:
-    handler = Journal(on_handle=lambda element: listener.events.append(("handled", 0)))
-    writer = open_writer(server, listener, handler)
-    writer.write(write_batch([b"bad"]))
-    writer.flush(1, end_of_input=False)
-    listener.wait_for_flush(1)
-    assert listener.events == [("handled", 0), ("settled", 1), ("flushed", 1)]
-    handler.raising = {"flush"}
-    writer.flush(2, end_of_input=False)
-    assert isinstance(listener.wait_for_failure(), ValueError)
-    assert ("flushed", 2) not in listener.events
-    writer.close(10)
-
-
-@pytest.mark.feature("SNK-10")
-def test_a_handler_that_does_not_return_fails_the_job_within_the_progress_timeout(
-    server: PublishServer, listener: Listener, caplog: pytest.LogCaptureFixture
-) -> None:
-    handler = Journal(on_handle=lambda element: listener_failed(listener))
-    writer = open_writer(server, listener, handler, publish_progress_timeout=timedelta(milliseconds=200))
-    writer.write(write_batch([b"bad"]))
-    error = listener.wait_for_failure()
-    writer.close(10)
-    assert "failed_message_handler.handle has not returned for 0.2 s" in str(error)
-    assert "1 messages for Pub/Sub are outstanding" in str(error)
-    assert "failed_message_handler.handle has not returned for 0.0 s" in caplog.text
-
-
-def listener_failed(listener: Listener) -> None:
-    with listener._changed:
-        assert listener._changed.wait_for(lambda: listener.error is not None, 30)
-
-
-@pytest.mark.feature("SNK-17")
-def test_a_handlers_metrics_appear_beside_the_writers_whose_own_names_win(server: PublishServer, listener: Listener) -> None:
-    writer = open_writer(server, listener, Journal())
-    writer.write(write_batch([b"bad"]))
-    writer.flush(1, end_of_input=False)
-    listener.wait_for_flush(1)
-    metrics = writer.metrics()
-    assert metrics.counters["handled"] == 1
-    assert metrics.counters["numRecordsSend"] == 1
-    assert metrics.gauges["subtaskOfHandler"] == 0
-    writer.close(10)
-
-
-@pytest.mark.feature("SNK-21")
-def test_a_handler_is_closed_when_opening_it_fails_and_when_opening_the_serializer_does(
-    server: PublishServer, listener: Listener
-) -> None:
-    class Closed(PubSubSerializationSchema):
-        def open(self) -> None:
-            raise RecordError("the serializer does not open")
-
-        def serialize(self, element: Any) -> PubsubMessage:
-            return PubsubMessage(element)
-
-    handler = Journal()
-    handler.raising = {"open"}
-    with pytest.raises(ValueError, match="open raised"):
-        open_writer(server, listener, handler)
-    assert handler.calls == ["open", "close"]
-    handler = Journal()
-    with pytest.raises(RecordError):
-        open_writer(server, listener, handler, Closed())
-    assert handler.calls == ["open", "close"]
-
-
-@pytest.mark.feature("SNK-21")
-def test_what_closing_a_handler_raises_is_logged_and_stops_nothing(
-    server: PublishServer, listener: Listener, caplog: pytest.LogCaptureFixture
-) -> None:
-    handler = Journal()
-    handler.raising = {"close"}
-    writer = open_writer(server, listener, handler)
-    writer.close(10)
-    assert "closing the failure handler failed" in caplog.text
-    assert "close raised" in caplog.text
-
-
-@pytest.mark.feature("SNK-09")
-@pytest.mark.feature("SNK-13")
-def test_closing_may_take_the_publishers_and_the_handlers_time(server: PublishServer, listener: Listener) -> None:
-    writer = open_writer(server, listener, Journal(), shutdown_timeout=timedelta(seconds=3))
-    assert writer.settings == replace(writer.settings, close_seconds=10)
-    writer.close(10)

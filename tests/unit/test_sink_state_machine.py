@@ -14,21 +14,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from flink_pubsub.core.batching import Batch, Lane, Thresholds
 from flink_pubsub.core.outbox import Outbox, Rejection
 from flink_pubsub.core.publish_rules import PublishRules
-from flink_pubsub.core.refusals import Refusal, Verdict
+from flink_pubsub.core.refusals import Refusal
 from flink_pubsub.core.repairs import RecoveryPolicy
 from flink_pubsub.core.retry import RetryPolicy
-from flink_pubsub.wire.pubsub_pb2 import PublishRequest, PubsubMessage
+from flink_pubsub.wire.pubsub_pb2 import PubsubMessage
+from tests.unit.outbox_support import INVALID, MISSING, ONE, PASSING, THREE, TWO, texts
 from tests.unit.sink_support import entries
 
-TOPICS = [f"projects/p/topics/{name}" for name in ("one", "two", "three")]
-PASSING = Refusal(Verdict.PASSING, "UNAVAILABLE", "later")
-MISSING = Refusal(Verdict.MISSING_TOPIC, "NOT_FOUND", "no such topic")
-INVALID = Refusal(Verdict.INVALID, "INVALID_ARGUMENT", "not like this")
+TOPICS = [ONE, TWO, THREE]
 MANY = 10**6
-
-
-def texts(batch: Batch) -> list[str]:
-    return [message.data.decode() for message in PublishRequest.FromString(batch.request).messages]
 
 
 class Writer(RuleBasedStateMachine):
@@ -109,7 +103,7 @@ class Writer(RuleBasedStateMachine):
     )
     def answer(self, choice: int, how: str, overtaken: bool) -> None:
         batch = self.out.pop(choice % len(self.out))
-        topic, made = batch.lane[0], texts(batch)
+        topic, made = batch.lane[0], texts(batch)[0]
         if how == "fails":
             self.refuse(batch, PASSING)
         elif how == "unknown yet" or topic not in self.existing:
@@ -147,7 +141,7 @@ class Writer(RuleBasedStateMachine):
     @rule()
     def handler_returns(self) -> None:
         rejection = self.rejected.pop(0)
-        made = texts(rejection.batch)
+        [made] = texts(rejection.batch)
         assert len(made) == 1, "a verdict is on one message"
         assert made[0].startswith("bad"), "a neighbour pays"
         assert made[0] not in self.dropped, "handed over twice"

@@ -171,6 +171,10 @@ class SinkWriter(Protocol):
     def send_now(self) -> None:
         """Sends what is held back for batching: the JVM waits for credit. Command thread."""
 
+    def interrupt(self) -> None:
+        """The writer is about to be closed: a call that waits on the command thread is to end, by raising. A thread of its own;
+        called once at most, perhaps while nothing waits. Calls that come before `close` still are not to wait either."""
+
     def metrics(self) -> Metrics:
         """Current values. Metrics thread, every second; must not wait for any other thread."""
 

@@ -205,6 +205,10 @@ class WriterRole:
         else:
             raise ProtocolError(f"a writer cannot handle {kind.name}")
 
+    def interrupt(self) -> None:
+        """Ends what waits on the command thread, without waiting for it."""
+        threading.Thread(target=self._writer.interrupt, name="interrupt", daemon=True).start()
+
     def close(self, seconds: float) -> None:
         self._metrics.close()
         self._writer.close(seconds)

@@ -99,6 +99,8 @@ class Session:
         except ProtocolError as error:
             self.fail(error)
             budget = ORPHAN_SECONDS
+        if isinstance(self._role, WriterRole):
+            self._role.interrupt()
         self._commands.put((Kind.CLOSE, json.dumps({"seconds": budget}).encode()))
         ended = self._ended.wait(budget + 0.5)
         return 0 if ended else 1

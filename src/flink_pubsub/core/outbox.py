@@ -100,6 +100,11 @@ class Outbox:
         """Topics in use."""
         return len(self._topics.by_path)
 
+    @property
+    def parked(self) -> int:
+        """Messages in flight whose topic is missing."""
+        return sum(repair.unsettled for repair in list(self.repairs.values()))
+
     def add(self, lane: Lane, data: bytes | memoryview, ends: Sequence[int], now: float) -> None:
         """Takes over entries of one topic and ordering key; entry i is `data[ends[i-1]:ends[i]]`."""
         self._flushes.added(len(ends))

@@ -54,6 +54,11 @@ class TopicRepair:
         self.rejected = 0
         """Messages of the topic that the service refused for themselves meanwhile."""
 
+    @property
+    def unsettled(self) -> int:
+        """Messages that wait for the topic."""
+        return self._topic.unsettled
+
     def park(self, batch: Batch) -> None:
         """Keeps a batch until the topic is back; it starts with a retry budget of its own then."""
         batch.attempts = None
@@ -123,6 +128,6 @@ class TopicRepair:
         parts.append("the sink has created the topic" if self.created_once else "the topic could not be created")
         problem = (
             f"republishing {'; '.join(parts)}. All {self._policy.max_attempts} attempts of recovery_max_attempts are spent, "
-            f"{self._topic.unsettled} messages wait, and the last one ended with {refusal}"
+            f"{self.unsettled} messages wait, and the last one ended with {refusal}"
         )
         return PublishError(self._topic.path, refusal.code, problem)

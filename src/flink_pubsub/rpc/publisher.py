@@ -147,9 +147,9 @@ class Publisher:
         return dict(self._outbox.failures)
 
     @property
-    def topics(self) -> tuple[int, int]:
-        """Topics in use, and topics created."""
-        return self._outbox.topics, self._outbox.topics_created
+    def topics(self) -> tuple[int, int, int]:
+        """Topics in use, messages whose topic is missing, and topics created."""
+        return self._outbox.topics, self._outbox.parked, self._outbox.topics_created
 
     @property
     def shutdowns_abandoned(self) -> int:

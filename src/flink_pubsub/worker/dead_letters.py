@@ -7,7 +7,8 @@ The life of a message:
 3. failed, for good: from then on every call raises, and nothing else is confirmed.
 
 A wait is for everything in flight and has one deadline. When it passes, the wait raises, which fails the job; publishes are
-not cancelled by that, so the service may still store what the job will offer again.
+not cancelled by that, so the service may still store what the job will offer again. A job that is ending interrupts the wait,
+and closing then waits once more, within its own time.
 """
 
 from __future__ import annotations
@@ -108,12 +109,13 @@ class DeadLetterPublisher:
         self._published = self._published_bytes = 0
         self._abandoned = self._last_wait = self._longest_wait = 0
         self._error: BaseException | None = None
+        self._interrupted = False
         self._publisher = make_publisher(self)
 
     def register(self, metrics: HandlerMetrics) -> None:
         """Shows what the queue does."""
         metrics.counter("deadLettersPublished", lambda: self._published)
-        metrics.counter("deadLetterPublisherShutdownsAbandoned", lambda: self._abandoned)
+        metrics.lasting("deadLetterPublisherShutdownsAbandoned", lambda: self._abandoned)
         metrics.gauge("inFlightDeadLetters", lambda: self._in_flight)
         metrics.gauge("deadLetterFlushMillis", lambda: self._last_wait)
         metrics.gauge("longestDeadLetterFlushMillis", lambda: self._longest_wait)
@@ -144,10 +146,12 @@ class DeadLetterPublisher:
         if not self._in_flight:
             return
         started = self._clock()
-        waited = self._wait(started + self._limits.flush_timeout)
+        waited = self._wait(started + self._limits.flush_timeout, lambda: self._interrupted)
         self._last_wait = round((self._clock() - started) * 1000)
         self._longest_wait = max(self._longest_wait, self._last_wait)
         self._raise_failure()
+        if not waited and self._interrupted:
+            raise PublishError(self._topic, "CANCELLED", f"the job ends while {self._in_flight} dead letters are unconfirmed")
         if not waited:
             failed = ", ".join(f"{count} {status}" for status, count in sorted(self._publisher.failures.items()))
             problem = (
@@ -156,6 +160,12 @@ class DeadLetterPublisher:
                 "a job that is to outlast such a disturbance needs a longer one"
             )
             raise PublishError(self._topic, "DEADLINE_EXCEEDED", problem)
+
+    def interrupt(self) -> None:
+        """Ends a wait in `offer` or `flush`, and every later one. Any thread."""
+        with self._changed:
+            self._interrupted = True
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Waits for what is in flight, then ends the publisher, both within `shutdown_timeout`."""
@@ -194,12 +204,12 @@ class DeadLetterPublisher:
     def _in_flight(self) -> int:
         return self._offered - self._published
 
-    def _wait(self, deadline: float) -> bool:
-        """Whether everything is published before the deadline; a failure ends the wait too."""
+    def _wait(self, deadline: float, interrupted: Callable[[], bool] = lambda: False) -> bool:
+        """Whether everything is published before the deadline; a failure or an interruption ends the wait too."""
         if self._in_flight and self._error is None:
             self._publisher.send_now()
         with self._changed:
-            while self._in_flight and self._error is None and (left := deadline - self._clock()) > 0:
+            while self._in_flight and self._error is None and not interrupted() and (left := deadline - self._clock()) > 0:
                 self._changed.wait(left)
         return not self._in_flight
 

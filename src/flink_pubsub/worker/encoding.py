@@ -138,7 +138,7 @@ class JavaError(Exception):
 def _failed_in_jvm(element: Any, trace: bytes | None) -> tuple[bytes, str] | None:
     """Stands for the serializer in a batch of what the JVM's schema failed on."""
     cause = JavaError((trace or b"").decode(errors="replace"))
-    raise SerializationError(f"the payload schema raised {cause.exception} in the JVM") from cause
+    raise SerializationError(f"making its payload in the JVM raised {cause.exception}") from cause
 
 
 def _flat(serializer: PubSubSerializationSchema) -> Serialize | None:

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Failing:
-    """One writer's failed records. Everything but `metrics` is called on the command thread."""
+    """One writer's failed records. Called on the command thread, but for what says otherwise."""
 
     def __init__(
         self, handler: FailureHandler[Any], subtask: int, watched: Callable[[str], AbstractContextManager[None]]
@@ -65,10 +65,21 @@ class Failing:
         with self._watched("failed_message_handler.flush"):
             self._handler.flush()
 
-    def metrics(self) -> tuple[int, Mapping[str, int], Mapping[str, int]]:
-        """Failed records, and the handler's own counters and gauges. Any thread."""
-        counters, gauges = self._metrics.read()
-        return sum(self.by_topic.values()), counters, gauges
+    @property
+    def failed(self) -> int:
+        """Failed records. Any thread."""
+        return sum(self.by_topic.copy().values())
+
+    def metrics(self) -> tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]:
+        """What the handler registered: counters, gauges and lasting totals. Any thread."""
+        return self._metrics.read()
+
+    def interrupt(self) -> None:
+        """Ends what the handler waits for. What that raises is logged. Any thread."""
+        try:
+            self._handler.interrupt()
+        except Exception:
+            _log.warning("interrupting the failure handler failed", exc_info=True)
 
     def close(self) -> None:
         """Closes the handler. What that raises is logged."""

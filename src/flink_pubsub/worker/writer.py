@@ -95,23 +95,35 @@ class PubSubSinkWriter:
         """Sends partial batches."""
         self._publisher.send_now()
 
+    def interrupt(self) -> None:
+        """Ends what the handler waits for."""
+        self._failing.interrupt()
+
     def metrics(self) -> Metrics:
         """Counts of records, not of attempts; those of `errorClass` are of requests."""
         records, size = self._publisher.in_flight
-        active, created = self._publisher.topics
-        errors, counters, gauges = self._failing.metrics()
-        own = {
-            "numRecordsSend": self._records,
-            "numBytesSend": self._bytes,
-            "numRecordsSendErrors": errors,
-            "recordsSkipped": self._skipped,
-            "topicsCreated": created,
-            "publisherShutdownsAbandoned": self._publisher.shutdowns_abandoned,
-            **{f"errorClass.{code}.errors": count for code, count in self._publisher.failures.items()},
-            **dict(self._destinations()),
-        }
-        own_gauges = {"inFlightMessages": records, "inFlightBytes": size, "activePublishers": active}
-        return Metrics(counters={**counters, **own}, gauges={**gauges, **own_gauges})
+        active, parked, created = self._publisher.topics
+        counters, gauges, lasting = self._failing.metrics()
+        return Metrics(
+            counters={
+                **counters,
+                "numRecordsSend": self._records,
+                "numBytesSend": self._bytes,
+                "numRecordsSendErrors": self._failing.failed,
+                "recordsSkipped": self._skipped,
+                "topicsCreated": created,
+                **{f"errorClass.{code}.errors": count for code, count in self._publisher.failures.items()},
+                **dict(self._destinations()),
+            },
+            gauges={
+                **gauges,
+                "inFlightMessages": records,
+                "inFlightBytes": size,
+                "parkedMessages": parked,
+                "activePublishers": active,
+            },
+            lasting={**lasting, "publisherShutdownsAbandoned": self._publisher.shutdowns_abandoned},
+        )
 
     def close(self, seconds: float) -> None:
         """Cancels what is in flight, as what matters has been flushed, and then closes the handler."""
@@ -162,7 +174,7 @@ class PubSubSinkWriter:
             return
         for name, counts in (("recordsSend", self._by_topic), ("sendErrors", self._failing.by_topic)):
             for path, count in counts.copy().items():
-                yield f"topic.{metric_group(path)}.{name}", count
+                yield f"destination.{metric_group(path)}.{name}", count
 
 
 def metric_group(path: str) -> str:

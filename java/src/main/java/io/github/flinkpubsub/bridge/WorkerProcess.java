@@ -182,16 +182,16 @@ final class WorkerProcess {
     }
 
     private void awaitEnd(Duration budget) throws InterruptedException {
-        boolean ended = false;
+        Duration patience = GRACE;
         if (ready.isDone() && !ready.isCompletedExceptionally()) {
             byte[] body = Frames.encodeJson(Frames.newJson().put("seconds", budget.toMillis() / 1000.0));
-            ended = outgoing.offer(Frames.CLOSE, body, 0, body.length)
-                    && process.waitFor(budget.plus(GRACE).toMillis(), TimeUnit.MILLISECONDS);
-        } else if (failure.get() != null) {
-            ended = process.waitFor(GRACE.toMillis(), TimeUnit.MILLISECONDS);
+            patience = outgoing.offer(Frames.CLOSE, body, 0, body.length) ? budget.plus(GRACE) : Duration.ZERO;
+        } else if (failure.get() == null) {
+            LOG.info("{} (process {}) is killed before it is ready", name, process.pid());
+            return;
         }
-        if (!ended) {
-            LOG.warn("{} (process {}) did not end within {} s and is killed", name, process.pid(), budget.toMillis() / 1000.0);
+        if (!process.waitFor(patience.toMillis(), TimeUnit.MILLISECONDS)) {
+            LOG.warn("{} (process {}) did not end within {} s and is killed", name, process.pid(), patience.toMillis() / 1000.0);
         }
     }
 

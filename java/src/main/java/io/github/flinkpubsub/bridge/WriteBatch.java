@@ -15,7 +15,7 @@ import org.apache.flink.util.ExceptionUtils;
  * again and again.
  *
  * <p>Where the worker takes failures, an element whose payload cannot be encoded has the stack trace in place of the payload.
- * A batch holds such elements only, or none: {@link #fits} says when it has to go first.
+ * A batch holds such elements only, or none: {@link #fits} says when it has to go first. So has one whose payload fits no frame.
  */
 final class WriteBatch<T> {
     private static final int HEADER_BYTES = Integer.BYTES + Byte.BYTES + Long.BYTES;
@@ -76,7 +76,8 @@ final class WriteBatch<T> {
     /**
      * Encodes the next element, in place of one that was encoded and not added, and returns its bytes.
      *
-     * @throws IOException if an encoder fails, or no frame can hold the element
+     * @throws ElementTooLargeException if no frame can hold the element
+     * @throws IOException if an encoder fails
      */
     long encode(T element) throws IOException {
         encodedBytes = 0;
@@ -84,27 +85,42 @@ final class WriteBatch<T> {
         if (elements != null) {
             encodedBytes += elements.encode(element);
         }
+        requireRoom();
         if (payloads != null) {
-            encodedBytes += encodePayload(element);
-        }
-        long frame = 1 + HEADER_BYTES + overhead() + encodedBytes;
-        if (frame > Frames.MAX_FRAME_BYTES) {
-            throw new IOException("An element of " + encodedBytes + " bytes cannot be written: its frame to the worker would have "
-                    + frame + " bytes, and " + Frames.MAX_FRAME_BYTES + " is the most");
+            encodePayload(element);
         }
         return encodedBytes;
     }
 
-    private int encodePayload(T element) throws IOException {
+    private void encodePayload(T element) throws IOException {
+        long before = encodedBytes;
+        Throwable failure;
         try {
-            return payloads.encode(element);
+            encodedBytes += payloads.encode(element);
+            requireRoom();
+            return;
+        } catch (ElementTooLargeException e) {
+            if (!takesFailures) {
+                throw e;
+            }
+            failure = e;
         } catch (IOException e) {
             if (!takesFailures) {
                 throw e;
             }
-            failed = true;
-            byte[] trace = ExceptionUtils.stringifyException(e.getCause()).getBytes(StandardCharsets.UTF_8);
-            return payloads.put(trace, Math.min(trace.length, TRACE_BYTES));
+            failure = e.getCause();
+        }
+        failed = true;
+        byte[] trace = ExceptionUtils.stringifyException(failure).getBytes(StandardCharsets.UTF_8);
+        encodedBytes = before + payloads.put(trace, Math.min(trace.length, TRACE_BYTES));
+        requireRoom();
+    }
+
+    private void requireRoom() throws ElementTooLargeException {
+        long frame = 1 + HEADER_BYTES + overhead() + encodedBytes;
+        if (frame > Frames.MAX_FRAME_BYTES) {
+            throw new ElementTooLargeException("An element of " + encodedBytes + " bytes cannot be written: its frame to the worker "
+                    + "would have " + frame + " bytes, and " + Frames.MAX_FRAME_BYTES + " is the most");
         }
     }
 
