@@ -21,7 +21,8 @@ from flink_pubsub.messages import PubsubMessage
 from flink_pubsub.options import DeserializationFailurePolicy
 from flink_pubsub.schemas import Collector, PubSubDeserializationSchema
 from flink_pubsub.wire import pubsub_pb2 as wire
-from flink_pubsub.worker.decoding import MAX_RECORDS_OF_A_MESSAGE, RawDecoding, SchemaDecoding
+from flink_pubsub.worker.decoding import MAX_RECORDS_OF_A_MESSAGE, Decoding, RawDecoding, SchemaDecoding
+from flink_pubsub.worker.payloads import python_decoding
 from flink_pubsub.worker.recording import encoder
 from flink_pubsub.worker.undecodable import Undecodable
 from tests.unit.source_support import received_message
@@ -43,20 +44,22 @@ class Schema(PubSubDeserializationSchema):
         self.body(message, collector)
 
 
-def decode(decoding: SchemaDecoding, *messages: wire.ReceivedMessage) -> RecordBlock:
+def decode(decoding: Decoding, *messages: wire.ReceivedMessage) -> RecordBlock:
     delivery = decoding.take(wire.StreamingPullResponse(received_messages=messages))
     return decoding.decode(0, ORDERS, Run(1, list(delivery.payloads)), ROOM)
 
 
 def decoding_of(
     schema: PubSubDeserializationSchema, policy: DeserializationFailurePolicy = DeserializationFailurePolicy.FAIL
-) -> tuple[SchemaDecoding, Undecodable]:
+) -> tuple[Decoding, Undecodable]:
     undecodable = Undecodable(policy, lambda: 0.0)
-    return SchemaDecoding(schema, encoder(None), undecodable), undecodable
+    return python_decoding(schema, encoder(None), undecodable), undecodable
 
 
 def decoding_of_body(body: Callable[[PubsubMessage, Collector], None]) -> SchemaDecoding:
-    return decoding_of(Schema(body))[0]
+    decoding = decoding_of(Schema(body))[0]
+    assert isinstance(decoding, SchemaDecoding)
+    return decoding
 
 
 def failure(body: Callable[[PubsubMessage, Collector], None]) -> DeserializationError:

@@ -19,7 +19,8 @@ from flink_pubsub.messages import PubsubMessage
 from flink_pubsub.options import DeserializationFailurePolicy, OrderingMode
 from flink_pubsub.schemas import Collector, PubSubDeserializationSchema
 from flink_pubsub.wire import pubsub_pb2 as wire
-from flink_pubsub.worker.decoding import MAX_RECORDS_OF_A_MESSAGE, SchemaDecoding
+from flink_pubsub.worker.decoding import MAX_RECORDS_OF_A_MESSAGE
+from flink_pubsub.worker.payloads import python_decoding
 from flink_pubsub.worker.recording import encoder
 from flink_pubsub.worker.undecodable import Undecodable
 from tests.unit.source_reading import ORDERS, TOPIC, Reading
@@ -43,7 +44,7 @@ class Words(PubSubDeserializationSchema):
 
 def decode(policy: DeserializationFailurePolicy, schema: PubSubDeserializationSchema, *payloads: bytes) -> Any:
     undecodable = Undecodable(policy, lambda: 0.0)
-    decoding = SchemaDecoding(schema, encoder(None), undecodable)
+    decoding = python_decoding(schema, encoder(None), undecodable)
     messages = [received_message(f"m{i}", data) for i, data in enumerate(payloads)]
     delivery = decoding.take(wire.StreamingPullResponse(received_messages=messages))
     block = decoding.decode(0, ORDERS, Run(10, list(delivery.payloads)), 1 << 20)

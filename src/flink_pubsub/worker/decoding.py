@@ -1,4 +1,4 @@
-"""From responses of the service to record blocks, for each of the two ways to decode.
+"""From responses of the service to record blocks, for two of the three ways to decode; the third is in `payloads`.
 
 When the JVM decodes, a record is a message's own protobuf bytes, made on the thread that received it. When a Python schema
 decodes, the message object waits as it is and the schema runs on the fetch thread, so that user code is never called by two
@@ -7,14 +7,13 @@ threads and holds up no connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from flink_pubsub.bridge.frames import RecordBlock
 from flink_pubsub.core.chunks import Delivery, Run
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.errors import DeserializationError
-from flink_pubsub.schemas import PayloadFunction, PubSubDeserializationSchema
+from flink_pubsub.schemas import PubSubDeserializationSchema
 from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.collecting import MessageCollector, message_of, publish_millis
 from flink_pubsub.worker.recording import Encode
@@ -23,8 +22,9 @@ from flink_pubsub.worker.undecodable import Undecodable
 MAX_RECORDS_OF_A_MESSAGE = 48 * 1024 * 1024
 """Bytes of the records of one message; with the rest of a batch it fits a frame."""
 
-Payload: TypeAlias = "bytes | wire.ReceivedMessage"
-"""What is kept of a message until it is drained: its protobuf bytes, or the object the schema will see."""
+Payload: TypeAlias = "bytes | wire.ReceivedMessage | tuple[bytes, int, str]"
+"""What is kept of a message until it is drained: its protobuf bytes, or the object the schema will see, or its data, its
+publish time as an event time and its id."""
 
 
 class Decoding(Protocol):
@@ -65,14 +65,15 @@ class RawDecoding:
             payloads = [_with_attempt(payload, n) for payload, n in zip(payloads, attempts, strict=True)]
         ids = [message.message_id for message in messages]
         sizes = list(map(len, payloads))  # type: ignore[arg-type]  # bytes
-        return Delivery([each.ack_id for each in received], ids, sizes, payloads, _keys(messages, self._ordered))
+        return Delivery([each.ack_id for each in received], ids, sizes, payloads, keys_of(messages, self._ordered))
 
     def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> RecordBlock:
         """All messages as they are: draining has bounded them. Without timestamps, which the JVM takes from the messages."""
         return RecordBlock(ordinal, run.first, run.payloads)  # type: ignore[arg-type]  # `take` made bytes
 
 
-def _keys(messages: list[wire.PubsubMessage], ordered: bool) -> list[str] | None:
+def keys_of(messages: list[wire.PubsubMessage], ordered: bool) -> list[str] | None:
+    """Their ordering keys, where order is to be kept."""
     return [message.ordering_key for message in messages] if ordered else None
 
 
@@ -101,7 +102,6 @@ class SchemaDecoding:
         self._encode = encode
         self._undecodable = undecodable
         self._ordered = ordered
-        self._function = schema.function if type(schema) is PayloadFunction else None
         self.skipped = 0
         """Messages that decoded to no record."""
 
@@ -111,15 +111,13 @@ class SchemaDecoding:
         messages = [each.message for each in received]
         ids = [message.message_id for message in messages]
         sizes = [message.ByteSize() for message in messages]
-        return Delivery([each.ack_id for each in received], ids, sizes, received, _keys(messages, self._ordered))
+        return Delivery([each.ack_id for each in received], ids, sizes, received, keys_of(messages, self._ordered))
 
     def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> RecordBlock:
         """The records the schema makes, each with its own time or its message's publish time.
 
         What the schema collected before it failed on a message stays, whatever becomes of the message.
         """
-        if self._function is not None:
-            return self._apply(self._function, ordinal, subscription, run, room)
         records: list[bytes] = []
         timestamps: list[int] = []
         counts: list[int] = []
@@ -131,7 +129,7 @@ class SchemaDecoding:
             size = sum(map(len, records[before:]))
             if size > MAX_RECORDS_OF_A_MESSAGE:
                 del records[before:], timestamps[before:]
-                failure, size = _too_large(path, message, size), 0
+                failure, size = too_large(path, message.message_id, size), 0
             counts.append(len(records) - before)
             if failure is not None and self._undecodable.gives_back(path, message.message_id, "the deserializer", failure):
                 self._undecodable.note(run.first + len(counts) - 1)
@@ -162,51 +160,8 @@ class SchemaDecoding:
             return error
         return None
 
-    def _apply(
-        self,
-        function: Callable[[bytes], object],
-        ordinal: int,
-        subscription: SubscriptionDestination,
-        run: Run[Payload],
-        room: int,
-    ) -> RecordBlock:
-        """As `decode`, for a function that makes one record of a payload: no message, no collector."""
-        records: list[bytes] = []
-        timestamps: list[int] = []
-        counts: list[int] | None = None
-        """Only from the first failure on: until then every message has one record."""
-        encode = self._encode
-        for received in run.payloads:
-            message = received.message  # type: ignore[union-attr]  # `take` kept objects
-            failure: Exception | None = None
-            encoded = None
-            try:
-                record = function(message.data)
-                encoded = None if record is None else encode(record)
-            except Exception as error:
-                failure = error
-            if encoded is None or len(encoded) > MAX_RECORDS_OF_A_MESSAGE:
-                path, message_id = subscription.resource_path, message.message_id
-                if encoded is not None:
-                    failure = _too_large(path, message, len(encoded))
-                failure = failure or DeserializationError(path, message_id, PayloadFunction.NO_RECORD)
-                who = "the function given to payload, or pickling what it returned,"
-                counts = [1] * len(records) if counts is None else counts
-                counts.append(0)
-                if self._undecodable.gives_back(path, message_id, who, failure):
-                    self._undecodable.note(run.first + len(counts) - 1)
-                    break
-                continue
-            records.append(encoded)
-            timestamps.append(publish_millis(message))
-            if counts is not None:
-                counts.append(1)
-            room -= len(encoded)
-            if room <= 0:
-                break
-        return RecordBlock(ordinal, run.first, records, counts, timestamps)
 
-
-def _too_large(path: str, message: wire.PubsubMessage, size: int) -> DeserializationError:
+def too_large(path: str, message_id: str, size: int) -> DeserializationError:
+    """What a message fails with whose records take that many bytes."""
     problem = f"its records take {size} bytes, and no more than {MAX_RECORDS_OF_A_MESSAGE} can be handed to Flink at once"
-    return DeserializationError(path, message.message_id, problem)
+    return DeserializationError(path, message_id, problem)

@@ -31,6 +31,7 @@ from flink_pubsub.worker.decoding import Decoding, RawDecoding, SchemaDecoding
 from flink_pubsub.worker.fetching import Fetching
 from flink_pubsub.worker.holding import Holding, Shared, SplitState
 from flink_pubsub.worker.keeper import Keeper
+from flink_pubsub.worker.payloads import PayloadDecoding, python_decoding
 from flink_pubsub.worker.recording import encoder
 from flink_pubsub.worker.subscriber import Subscriber, Teardowns
 from flink_pubsub.worker.undecodable import Undecodable
@@ -59,11 +60,11 @@ class PubSubReader:
         self._ordered = spec.ordering_mode is OrderingMode.PER_KEY
         self._open_channel = channel_opener(spec.connection)
         self._undecodable = Undecodable(spec.deserialization_failure_policy, clock)
-        self._schema: SchemaDecoding | None = None
+        self._schema: SchemaDecoding | PayloadDecoding | None = None
         if spec.deserializer is not None:
             spec.deserializer.open()
             encode = encoder(spec.type_info_proto)
-            self._schema = SchemaDecoding(spec.deserializer, encode, self._undecodable, ordered=self._ordered)
+            self._schema = python_decoding(spec.deserializer, encode, self._undecodable, ordered=self._ordered)
         self._decoding: Decoding = self._schema or RawDecoding(ordered=self._ordered)
         self._shared = Shared(Budget(options.subscriber_buffer_max_messages, options.subscriber_buffer_max_bytes))
         self._channels = [self._open_channel()]
