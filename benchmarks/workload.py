@@ -25,6 +25,5 @@ def attributes_of(element: Element) -> Element:
     return {"order": element["order"], "region": element["region"]}
 
 
-def decode(data: bytes) -> object:
-    """The source's Python schema."""
-    return json.loads(data)
+decode = json.loads
+"""The source's Python schema."""
