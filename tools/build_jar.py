@@ -27,6 +27,8 @@ OUTPUT = ROOT / "src" / "flink_pubsub" / "_jar"
 
 _RELEASE = "11"
 """Oldest Java that Flink 2 runs on."""
+_OPTIONS = "META-INF/flink-pubsub-options.json"
+"""Where the jar has the options of tables, which are declared in Python."""
 _LINT = "-Xlint:all,-classfile,-path,-processing,-options,-try"
 """Everything but complaints about Flink's own jars, about `--release` itself, and about `close` methods that may be
 interrupted, as Flink's may."""
@@ -79,7 +81,12 @@ def build(output: Path = OUTPUT, *, force: bool = False) -> Path:
 def source_info() -> BuildInfo:
     """What a build of the sources as they are now would record."""
     digest = hashlib.sha256()
-    for path in (*_files("java/src/main", "**/*"), *_files("src/flink_pubsub/bridge", "*.py")):
+    sources = (
+        *_files("java/src/main", "**/*"),
+        *_files("src/flink_pubsub/bridge", "*.py"),
+        *_files("src/flink_pubsub", "*options.py"),
+    )
+    for path in sources:
         content = path.read_bytes()
         digest.update(f"{path.relative_to(ROOT).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
@@ -166,6 +173,7 @@ def _pack(jar: Path, classes: Path, info: BuildInfo) -> None:
         for path in base.glob("**/*")
         if path.is_file()
     }
+    entries[_OPTIONS] = _table_options()
     entries["META-INF/MANIFEST.MF"] = b"Manifest-Version: 1.0\r\n\r\n"
     entries["META-INF/flink-pubsub.properties"] = "".join(f"{name}={value}\n" for name, value in asdict(info).items()).encode()
     # Readers of jars as streams expect the manifest first.
@@ -177,6 +185,19 @@ def _pack(jar: Path, classes: Path, info: BuildInfo) -> None:
             entry.create_system = 3
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, entries[name])
+
+
+def _table_options() -> bytes:
+    """The options of tables that the factory in the JVM has to declare, as JSON."""
+    source = str(ROOT / "src")
+    if source not in sys.path:
+        sys.path.insert(0, source)
+    from flink_pubsub.table_options import OPTIONS
+
+    declared = [
+        {"key": option.key, "kind": option.kind, "direction": option.direction} for option in OPTIONS if not option.of_flink
+    ]
+    return json.dumps(declared, indent=1).encode()
 
 
 def main() -> int:

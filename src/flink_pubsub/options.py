@@ -49,17 +49,19 @@ class Option(Generic[T]):
 
     name: str
 
-    def __init__(self, default: T, check: _checks.Check, sql: str) -> None:
+    def __init__(self, default: T, check: _checks.Check, sql: str, *, in_bytes: bool = False) -> None:
         """Declares an option.
 
         Args:
             default: the value that holds when none, or None, is given.
             check: applied to every other value.
             sql: the option's key in the WITH clause of a table.
+            in_bytes: whether a number is a size in bytes, which SQL writes with a unit.
         """
         self.default = default
         self.check = check
         self.sql = sql
+        self.in_bytes = in_bytes
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -92,7 +94,7 @@ class PubSubSubscriberOptions:
     which waits for a checkpoint: allow for the messages of two checkpoint intervals. Default 1000, the official clients'."""
 
     flow_control_max_outstanding_request_bytes: Option[int] = Option(
-        100 * _MIB, _checks.whole(1), "scan.flow-control.max-outstanding-request-bytes"
+        100 * _MIB, _checks.whole(1), "scan.flow-control.max-outstanding-request-bytes", in_bytes=True
     )
     """The same in bytes of serialized messages. Default 100 MiB, the official clients'."""
 
@@ -100,7 +102,9 @@ class PubSubSubscriberOptions:
     """Messages that all splits of one reader may buffer: received, and not yet handed to Flink. Never exceeded. A reader stops
     pulling well before, so it is reached only in tight corners. Default 10,000."""
 
-    subscriber_buffer_max_bytes: Option[int] = Option(64 * _MIB, _checks.whole(1), "scan.subscriber-buffer.max-bytes")
+    subscriber_buffer_max_bytes: Option[int] = Option(
+        64 * _MIB, _checks.whole(1), "scan.subscriber-buffer.max-bytes", in_bytes=True
+    )
     """The same in bytes of serialized messages. A message larger than this fails the job. Default 64 MiB."""
 
     paused_split_buffer_max_messages: Option[int | None] = Option(
@@ -110,7 +114,9 @@ class PubSubSubscriberOptions:
     connections closed until it is resumed. Default: twice `flow_control_max_outstanding_element_count`, which a split does not
     reach."""
 
-    paused_split_buffer_max_bytes: Option[int | None] = Option(None, _checks.whole(1), "scan.paused-split-buffer.max-bytes")
+    paused_split_buffer_max_bytes: Option[int | None] = Option(
+        None, _checks.whole(1), "scan.paused-split-buffer.max-bytes", in_bytes=True
+    )
     """The same in bytes of serialized messages. Default: twice `flow_control_max_outstanding_request_bytes`."""
 
     max_records_per_fetch: Option[int] = Option(1000, _checks.whole(1), "scan.max-records-per-fetch")
@@ -175,7 +181,7 @@ class PubSubPublisherOptions:
     """Messages that make a batch ready to go; at most 1000, the service's limit for a request. Default 100."""
 
     batch_request_byte_threshold: Option[int] = Option(
-        1000, _checks.whole(1, 10_000_000), "sink.batching.request-byte-threshold"
+        1000, _checks.whole(1, 10_000_000), "sink.batching.request-byte-threshold", in_bytes=True
     )
     """Bytes that make a batch ready to go; at most 10,000,000, the service's limit for a request. Default 1000."""
 
@@ -224,7 +230,7 @@ class PubSubPublisherOptions:
     max_in_flight_messages: Option[int] = Option(1000, _checks.whole(1), "sink.in-flight.max-messages")
     """Messages of one writer that wait for the service's answer. At the cap the job is held back. Default 1000."""
 
-    max_in_flight_bytes: Option[int] = Option(64 * _MIB, _checks.whole(1), "sink.in-flight.max-bytes")
+    max_in_flight_bytes: Option[int] = Option(64 * _MIB, _checks.whole(1), "sink.in-flight.max-bytes", in_bytes=True)
     """Their total size. A larger message is admitted when nothing else is in flight. Default 64 MiB."""
 
     max_active_publishers: Option[int] = Option(100, _checks.whole(1), "sink.max-active-publishers")
@@ -263,7 +269,7 @@ class PubSubPublisherOptions:
     """How long closing a writer's publishers may take; a failure handler's own budget comes on top. Keep both together below
     Flink's `task.cancellation.timeout`, 180 s. Default 30 s."""
 
-    per_destination_metrics: Option[bool] = Option(False, _checks.flag, "sink.per-destination-metrics")
+    per_destination_metrics: Option[bool] = Option(False, _checks.flag, "sink.metrics.per-destination")
     """Counts `recordsSend` and `sendErrors` for each topic too. Flink keeps every metric for a task's lifetime, so this is for
     topics that are few and known. Default False."""
 

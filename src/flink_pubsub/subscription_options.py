@@ -135,9 +135,10 @@ class StartPosition:
         _checks.instance("mode", self.mode, StartMode, "StartMode.LATEST")
         if self.mode is not StartMode.TIMESTAMP:
             if self.timestamp is not None:
-                _checks.refuse("timestamp", f"has no meaning for the start position {self.mode.value}", self.timestamp)
+                problem = f"goes with {StartMode.TIMESTAMP} only, not with {self.mode}"
+                _checks.refuse("timestamp", problem, str(self.timestamp))
         elif self.timestamp is None:
-            raise ConfigurationError("timestamp", "is missing: the start position timestamp needs one")
+            raise ConfigurationError("timestamp", f"is missing: {StartMode.TIMESTAMP} needs one")
         else:
             object.__setattr__(self, "timestamp", _instant(self.timestamp))
 
@@ -183,7 +184,8 @@ def _instant(value: object) -> datetime:
         if instant < _EPOCH:
             _checks.refuse("timestamp", "must not lie before 1970", value)
         return instant
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LAST_MILLISECOND:
-        problem = "must be a datetime with a time zone, or milliseconds since 1970 as an int of 0 or more, up to the year 9999"
-        _checks.refuse("timestamp", problem, value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        _checks.refuse("timestamp", "must be a datetime with a time zone, or milliseconds since 1970 as an int", value)
+    if not 0 <= value <= _LAST_MILLISECOND:
+        _checks.refuse("timestamp", "must be 0 or more milliseconds since 1970, up to the end of the year 9999", value)
     return _EPOCH + timedelta(milliseconds=value)

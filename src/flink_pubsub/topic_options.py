@@ -66,11 +66,11 @@ class TopicCreateOptions:
     allowed to use it. Default: keys of Google's."""
 
     allowed_persistence_regions: Option[Sequence[str] | None] = Option(
-        None, _regions, "sink.auto-create.allowed-persistence-regions"
+        None, _regions, "sink.auto-create.storage-policy.allowed-regions"
     )
     """The only regions where messages may be stored. Default: what the organization allows."""
 
-    enforce_in_transit: Option[bool] = Option(False, _checks.flag, "sink.auto-create.enforce-in-transit")
+    enforce_in_transit: Option[bool] = Option(False, _checks.flag, "sink.auto-create.storage-policy.enforce-in-transit")
     """Whether publishes from outside those regions are refused as well. Needs the regions. Default False."""
 
     def __post_init__(self) -> None:

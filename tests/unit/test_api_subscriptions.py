@@ -204,8 +204,8 @@ def test_every_millisecond_is_kept_exactly(milliseconds: int) -> None:
         (datetime(2024, 5, 1), "needs a time zone"),
         (datetime(1969, 12, 31, 23, 59, tzinfo=timezone.utc), "must not lie before 1970"),
         (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5))), "must not lie outside the years"),
-        (-1, "must be a datetime with a time zone, or milliseconds"),
-        (253_402_300_800_000, "must be a datetime with a time zone, or milliseconds"),
+        (-1, "must be 0 or more milliseconds since 1970"),
+        (253_402_300_800_000, "must be 0 or more milliseconds since 1970"),
         (True, "must be a datetime"),
         (1.5, "must be a datetime"),
         ("2024-05-01", "must be a datetime"),
@@ -225,7 +225,7 @@ def test_a_timestamp_comes_with_and_only_with_the_timestamp_mode() -> None:
     with pytest.raises(ConfigurationError, match="timestamp is missing"):
         StartPosition(mode=StartMode.TIMESTAMP)
     for mode in set(StartMode) - {StartMode.TIMESTAMP}:
-        with pytest.raises(ConfigurationError, match=f"timestamp has no meaning for the start position {mode.value}"):
+        with pytest.raises(ConfigurationError, match=f"timestamp goes with StartMode.TIMESTAMP only, not with {mode}"):
             StartPosition(mode=mode, timestamp=NOON)
     wrong: Any = "latest"
     with pytest.raises(ConfigurationError, match="mode must be a StartMode"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from flink_pubsub.bridge.frames import RecordBlock, WriteBatch
 
@@ -200,3 +200,23 @@ class SinkConnector(Protocol):
 
     def open_writer(self, context: WriterContext) -> SinkWriter:
         """A writer for one subtask. Raising fails the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A connector that was made from a request, and what else the JVM has to know of it (JSON values)."""
+
+    connector: SourceConnector | SinkConnector
+    facts: Mapping[str, Any]
+
+
+class RequestRefusedError(Exception):
+    """The request for a connector is wrong; the text says how to mend it, and is shown as it is."""
+
+
+ConnectorBuilder: TypeAlias = Callable[[Mapping[str, Any]], Built]
+"""Makes a connector from a request, a JSON object, where there is no Python client: when a SQL statement is planned.
+
+A function of a module, which the JVM names. Runs once, in a short-lived worker. `RequestRefusedError` refuses the request; any
+other exception is a failure.
+"""

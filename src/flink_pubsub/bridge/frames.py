@@ -11,8 +11,9 @@ The order of a session:
    interpreter path.
 2. The JVM compares, then sends INIT (role, subtask, settings) and CONNECTOR (the pickled connector).
 3. The worker sends READY with the settings the JVM has to honour, or FAILED.
-4. Frames of the role: PLAN/PLANNED for a planner, ASSIGN … RECORD_FAILED and RECORDS … RECORDS_WITHDRAWN for a reader,
-   WRITE/FLUSH/SEND_NOW and SETTLED/FLUSHED for a writer. METRICS, LOG and FAILED may come from any worker at any time.
+4. Frames of the role: BUILD/BUILT for a builder, PLAN/PLANNED for a planner, ASSIGN … RECORD_FAILED and RECORDS …
+   RECORDS_WITHDRAWN for a reader, WRITE/FLUSH/SEND_NOW and SETTLED/FLUSHED for a writer. METRICS, LOG and FAILED may come
+   from any worker at any time.
 5. CLOSE, or the end of the worker's stdin, ends it; CLOSED is its last frame.
 """
 
@@ -60,6 +61,7 @@ class Kind(IntEnum):
     WRITE = 0x30
     FLUSH = 0x31
     SEND_NOW = 0x32
+    BUILD = 0x40
     HELLO = 0x80
     READY = 0x81
     METRICS = 0x82
@@ -72,6 +74,7 @@ class Kind(IntEnum):
     RECORDS_WITHDRAWN = 0xA2
     SETTLED = 0xB0
     FLUSHED = 0xB1
+    BUILT = 0xC0
 
 
 def encode(kind: Kind, body: bytes = b"") -> bytes:

@@ -1,13 +1,22 @@
-"""The three roles of a worker: each turns control frames into calls of a connector, and answers into frames."""
+"""The four roles of a worker: each turns control frames into calls of a connector, and answers into frames."""
 
 from __future__ import annotations
 
+import base64
+import pickle
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from flink_pubsub.bridge.connector import Metrics, SinkConnector, SourceConnector, Split
+from flink_pubsub.bridge.connector import (
+    ConnectorBuilder,
+    Metrics,
+    RequestRefusedError,
+    SinkConnector,
+    SourceConnector,
+    Split,
+)
 from flink_pubsub.bridge.frames import Kind, ProtocolError, WriteBatch, decode_json
 from flink_pubsub.bridge.output import Output
 
@@ -72,6 +81,29 @@ class _WriterContext(_BaseContext):
 
     def submit(self, action: Callable[[], None]) -> None:
         self._session.submit(action)
+
+
+class BuilderRole:
+    """Answers one BUILD: with `connector`, the pickle in base64, and `facts`, or with the reason in `refused`."""
+
+    def __init__(self, build: ConnectorBuilder, session: Failing, output: Output, settings: dict[str, Any]) -> None:
+        self._build = build
+        self._output = output
+        output.send_json(Kind.READY, {})
+
+    def handle(self, kind: Kind, body: bytes) -> None:
+        if kind is not Kind.BUILD:
+            raise ProtocolError(f"a builder cannot handle {kind.name}")
+        try:
+            built = self._build(decode_json(kind, body))
+        except RequestRefusedError as refusal:
+            self._output.send_json(Kind.BUILT, {"refused": str(refusal)})
+            return
+        connector = base64.b64encode(pickle.dumps(built.connector)).decode()
+        self._output.send_json(Kind.BUILT, {"connector": connector, "facts": built.facts})
+
+    def close(self, seconds: float) -> None:
+        pass
 
 
 class PlannerRole:

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flink_pubsub.bridge.connector import SinkConnector, SourceConnector
+from flink_pubsub.bridge.connector import ConnectorBuilder, SinkConnector, SourceConnector
 from flink_pubsub.bridge.frames import (
     PROTOCOL_VERSION,
     FrameReader,
@@ -37,7 +37,7 @@ from flink_pubsub.bridge.frames import (
     decode_json,
 )
 from flink_pubsub.bridge.output import LogHandler, Output, claim_standard_streams
-from flink_pubsub.bridge.roles import PlannerRole, ReaderRole, Role, WriterRole
+from flink_pubsub.bridge.roles import BuilderRole, PlannerRole, ReaderRole, Role, WriterRole
 
 ORPHAN_SECONDS = 4.0
 """How long a worker whose JVM is gone may take to give its messages back. Its process must be gone within 5 seconds."""
@@ -182,6 +182,7 @@ class Session:
         logging.captureWarnings(True)
         connector = load_connector(self._expect(Kind.CONNECTOR), settings)
         roles: dict[str, Callable[[Any, Session, Output, dict[str, Any]], Role]] = {
+            "builder": BuilderRole,
             "planner": PlannerRole,
             "reader": ReaderRole,
             "writer": WriterRole,
@@ -219,21 +220,21 @@ def check_build(settings: dict[str, Any]) -> None:
             f"install the same version in both places, for instance with 'pip install flink-pubsub=={settings['version']}'"
         )
     here = "{}.{}".format(*sys.version_info[:2])
-    if settings["client_python"] != here:
+    if settings["client_python"] not in (here, None):  # None: there was no Python before this one
         raise ProtocolError(
             f"the job was built with Python {settings['client_python']}, but {sys.executable} is Python {here}; functions "
             "travel between equal versions only: set python_executable to a matching interpreter"
         )
 
 
-def load_connector(data: bytes, settings: dict[str, Any]) -> SourceConnector | SinkConnector:
-    """The connector that travelled with the job.
+def load_connector(data: bytes, settings: dict[str, Any]) -> SourceConnector | SinkConnector | ConnectorBuilder:
+    """The connector that travelled with the job, or what builds one.
 
     Raises:
         ProtocolError: it refers to a module that this interpreter does not have.
     """
     try:
-        connector: SourceConnector | SinkConnector = pickle.loads(data)
+        connector: SourceConnector | SinkConnector | ConnectorBuilder = pickle.loads(data)
     except ModuleNotFoundError as error:
         raise ProtocolError(
             f"the job's {settings['role']} needs the Python module {error.name!r}, which {sys.executable} does not have: "

@@ -42,6 +42,7 @@ public final class Frames {
     public static final int WRITE = 0x30;
     public static final int FLUSH = 0x31;
     public static final int SEND_NOW = 0x32;
+    public static final int BUILD = 0x40;
     // Sent by the worker.
     public static final int HELLO = 0x80;
     public static final int READY = 0x81;
@@ -55,6 +56,7 @@ public final class Frames {
     public static final int RECORDS_WITHDRAWN = 0xA2;
     public static final int SETTLED = 0xB0;
     public static final int FLUSHED = 0xB1;
+    public static final int BUILT = 0xC0;
 
     private static final int HEADER_BYTES = 5;
 
@@ -255,6 +257,7 @@ public final class Frames {
             case WRITE: return "WRITE";
             case FLUSH: return "FLUSH";
             case SEND_NOW: return "SEND_NOW";
+            case BUILD: return "BUILD";
             case HELLO: return "HELLO";
             case READY: return "READY";
             case METRICS: return "METRICS";
@@ -267,6 +270,7 @@ public final class Frames {
             case RECORDS_WITHDRAWN: return "RECORDS_WITHDRAWN";
             case SETTLED: return "SETTLED";
             case FLUSHED: return "FLUSHED";
+            case BUILT: return "BUILT";
             default: return null;
         }
     }

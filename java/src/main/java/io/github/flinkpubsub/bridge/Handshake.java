@@ -55,7 +55,7 @@ final class Handshake {
         String workerDigest = Frames.text(Frames.HELLO, hello, "digest");
         String workerPython = Frames.text(Frames.HELLO, hello, "python");
         String executable = Frames.text(Frames.HELLO, hello, "executable");
-        if (!spec.version.equals(version)) {
+        if (spec.version != null && !spec.version.equals(version)) {
             throw new WorkerException("the job was built with flink-pubsub " + spec.version
                     + ", but the jar in Flink is version " + version + "; add the jar that flink_pubsub.jar() of the job's Python names, and remove the other one");
         }
@@ -70,10 +70,10 @@ final class Handshake {
                     + protocol + ") than the jar (" + abbreviated(digest) + ", protocol " + Frames.PROTOCOL_VERSION + ")");
             mends.add("build the jar anew if this is a clone, else run: " + interpreter.mend("--force-reinstall ", version));
         }
-        if (!workerPython.startsWith(spec.clientPython + ".")) {
+        if (spec.clientPython != null && !workerPython.startsWith(spec.clientPython + ".")) {
             differences.add("is Python " + workerPython + ", the job was submitted with Python " + spec.clientPython);
             mends.add("name an interpreter of Python " + spec.clientPython
-                    + " with python_executable of the builder or python.executable of Flink");
+                    + " with " + spec.setting());
         }
         if (!differences.isEmpty()) {
             throw new WorkerException("The Python worker at " + executable + ", from " + interpreter.origin + ", "
@@ -123,7 +123,7 @@ final class Handshake {
     /** The error of an interpreter that the operating system does not start. */
     WorkerException notStartable(IOException cause) {
         return new WorkerException("The Python interpreter " + interpreter + " cannot be started: " + cause.getMessage()
-                + ". With python_executable of the builder or python.executable of Flink, name one that exists on this host and has"
+                + ". With " + spec.setting() + ", name one that exists on this host and has"
                 + " flink-pubsub==" + version + " installed", cause);
     }
 }

@@ -98,7 +98,8 @@ final class WorkerProcess {
         } catch (IOException e) {
             throw handshake.notStartable(e);
         }
-        String name = "Python " + role + (role.equals("planner") ? "" : " " + (subtask + 1) + "/" + parallelism);
+        boolean ofSubtask = role.equals("reader") || role.equals("writer");
+        String name = "Python " + role + (ofSubtask ? " " + (subtask + 1) + "/" + parallelism : "");
         LOG.info("Started {} as process {} with {}", name, process.pid(), interpreter);
         byte[] init = handshake.init(role, subtask, parallelism);
         WorkerProcess worker = new WorkerProcess(process, handshake, name, init, connector, metrics, listener);

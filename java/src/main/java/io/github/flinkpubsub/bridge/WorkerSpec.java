@@ -18,7 +18,7 @@ import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
 /**
  * What the job's author asked of workers, and what their own Python looked like. Travels as JSON inside the source or sink.
  *
- * <p>The interpreter is, in this order: the builder's {@code python_executable}, this host's {@code python.executable} if Flink
+ * <p>The interpreter is, in this order: the job's own {@code python_executable}, this host's {@code python.executable} if Flink
  * is configured with one, the author's own interpreter if it exists here (a single machine, or one image for all), else {@code
  * python3}.
  */
@@ -31,9 +31,12 @@ public final class WorkerSpec implements Serializable {
             ConfigOptions.key("execution.checkpointing.interval").durationType().noDefaultValue();
 
     private final String pythonExecutable;
+    private final String origin;
     private final String configuredExecutable;
     private final String clientExecutable;
+    /** Null where no Python came before the worker. */
     final String clientPython;
+    /** Null where the jar's own version is all there is to compare with. */
     final String version;
     final List<String> searchPath;
     /** Null where the host's configuration does not say; what a job sets itself is not seen there. */
@@ -41,6 +44,7 @@ public final class WorkerSpec implements Serializable {
 
     private WorkerSpec(
             String pythonExecutable,
+            String origin,
             String configuredExecutable,
             String clientExecutable,
             String clientPython,
@@ -48,6 +52,7 @@ public final class WorkerSpec implements Serializable {
             List<String> searchPath,
             Duration checkpointInterval) {
         this.pythonExecutable = pythonExecutable;
+        this.origin = origin;
         this.configuredExecutable = configuredExecutable;
         this.clientExecutable = clientExecutable;
         this.clientPython = clientPython;
@@ -68,6 +73,7 @@ public final class WorkerSpec implements Serializable {
             spec.path("search_path").forEach(entry -> searchPath.add(entry.asText()));
             return new WorkerSpec(
                     text(spec, "python_executable"),
+                    "the builder's python_executable",
                     null,
                     text(spec, "client_executable"),
                     required(spec, "client_python"),
@@ -77,6 +83,16 @@ public final class WorkerSpec implements Serializable {
         } catch (IOException e) {
             throw new IllegalArgumentException("the worker specification is not JSON: " + e.getMessage(), e);
         }
+    }
+
+    /**
+     * How to start a worker where there is no Python client.
+     *
+     * @param pythonExecutable the interpreter
+     * @param origin the setting it comes from, for messages
+     */
+    public static WorkerSpec ofInterpreter(String pythonExecutable, String origin) {
+        return new WorkerSpec(pythonExecutable, origin, null, null, null, null, new ArrayList<>(), null);
     }
 
     private static String text(JsonNode spec, String field) {
@@ -98,6 +114,7 @@ public final class WorkerSpec implements Serializable {
     WorkerSpec on(Configuration host) {
         return new WorkerSpec(
                 pythonExecutable,
+                origin,
                 host.get(PYTHON_EXECUTABLE),
                 clientExecutable,
                 clientPython,
@@ -106,10 +123,17 @@ public final class WorkerSpec implements Serializable {
                 host.get(CHECKPOINT_INTERVAL));
     }
 
+    /** What names an interpreter, for messages. */
+    String setting() {
+        return clientPython == null
+                ? "python.executable of the session or of Flink"
+                : "python_executable of the builder or python.executable of Flink";
+    }
+
     /** The interpreter to start on this host. */
     Interpreter interpreter() {
         if (pythonExecutable != null) {
-            return new Interpreter(pythonExecutable, "the builder's python_executable");
+            return new Interpreter(pythonExecutable, origin);
         }
         String configured = configuredExecutable;
         if (configured == null) {

@@ -17,7 +17,7 @@ import java.util.Map;
  * as long as the buffer is as it was. As in Protocol Buffers, unknown fields are skipped and the last value of a field counts.
  * Field 15 is not Pub/Sub's: the worker puts the delivery attempt there.
  */
-final class MessageReader {
+public final class MessageReader {
     private static final int VARINT = 0;
     private static final int FIXED64 = 1;
     private static final int BYTES = 2;
@@ -65,7 +65,7 @@ final class MessageReader {
      *
      * @throws IOException the bytes are not a serialized message
      */
-    void read(byte[] bytes, int offset, int count) throws IOException {
+    public void read(byte[] bytes, int offset, int count) throws IOException {
         buffer = bytes;
         position = offset;
         dataStart = offset;
@@ -110,35 +110,35 @@ final class MessageReader {
         }
     }
 
-    byte[] data() {
+    public byte[] data() {
         return Arrays.copyOfRange(buffer, dataStart, dataStart + dataLength);
     }
 
-    String messageId() throws IOException {
+    public String messageId() throws IOException {
         return string(messageIdStart, messageIdLength);
     }
 
     /** Empty when the message has none. */
-    String orderingKey() throws IOException {
+    public String orderingKey() throws IOException {
         return string(orderingKeyStart, orderingKeyLength);
     }
 
     /** Null when the message does not say. */
-    Instant publishTime() {
+    public Instant publishTime() {
         return hasPublishTime ? Instant.ofEpochSecond(publishSeconds, publishNanos) : null;
     }
 
     /** In milliseconds since the epoch; {@link Frames#NO_TIMESTAMP} when the message does not say. */
-    long publishMillis() {
+    public long publishMillis() {
         return hasPublishTime ? publishSeconds * 1000 + publishNanos / 1_000_000 : Frames.NO_TIMESTAMP;
     }
 
     /** 0 when the service does not count. */
-    int deliveryAttempt() {
+    public int deliveryAttempt() {
         return deliveryAttempt;
     }
 
-    Map<String, String> attributes() throws IOException {
+    public Map<String, String> attributes() throws IOException {
         Map<String, String> attributes = new HashMap<>(Math.max(4, entryCount * 2));
         for (int i = 0; i < entryCount; i++) {
             position = entries[2 * i];

@@ -6,9 +6,7 @@ import io.github.flinkpubsub.bridge.RecordOutput;
 import java.io.IOException;
 import org.apache.flink.api.common.serialization.DeserializationSchema;
 import org.apache.flink.api.connector.source.SourceReaderContext;
-import org.apache.flink.metrics.MetricGroup;
 import org.apache.flink.util.Collector;
-import org.apache.flink.util.UserCodeClassLoader;
 
 /** Decodes the data of messages with a Flink schema. Records have the publish time as event time. */
 public final class PayloadDecoder<T> implements RecordDecoder<T> {
@@ -26,18 +24,7 @@ public final class PayloadDecoder<T> implements RecordDecoder<T> {
     public void open(SourceReaderContext context) throws Exception {
         message = new MessageReader();
         records = new Records<>(schema);
-        schema.open(
-                new DeserializationSchema.InitializationContext() {
-                    @Override
-                    public MetricGroup getMetricGroup() {
-                        return context.metricGroup().addGroup("deserializer");
-                    }
-
-                    @Override
-                    public UserCodeClassLoader getUserCodeClassLoader() {
-                        return context.getUserCodeClassLoader();
-                    }
-                });
+        schema.open(new DeserializerContext(context));
     }
 
     @Override

@@ -1,0 +1,77 @@
+"""What tests of `pubsub` tables share: one table environment for a module, tables on an emulator, and the rows of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyflink.table import StreamTableEnvironment
+
+from flink_pubsub.emulator import Emulator
+from flink_pubsub.wire.pubsub_pb2 import PubsubMessage
+from tests.flink.jobs import environment, eventually, workers
+
+TOPIC, SUBSCRIPTION = "projects/p/topics/orders", "projects/p/subscriptions/orders-sub"
+
+
+def table_environment(*, parallelism: int = 1, checkpoint_millis: int | None = 200) -> StreamTableEnvironment:
+    """A table environment whose queries run in a mini-cluster each, with checkpoints and without restarts."""
+    return StreamTableEnvironment.create(environment(parallelism=parallelism, checkpoint_millis=checkpoint_millis))
+
+
+@contextmanager
+def orders(*messages: PubsubMessage, ordered: bool = False) -> Iterator[Emulator]:
+    """An emulator whose subscription orders-sub has these messages, in their order."""
+    with Emulator() as emulator:
+        emulator.create_topic(TOPIC)
+        emulator.create_subscription(SUBSCRIPTION, TOPIC, ack_deadline_seconds=10, enable_message_ordering=ordered)
+        for message in messages:
+            emulator.publish_all(TOPIC, [message])
+        yield emulator
+
+
+def json_messages(*payloads: str, **fields: Any) -> list[PubsubMessage]:
+    return [PubsubMessage(data=payload.encode(), **fields) for payload in payloads]
+
+
+def with_clause(emulator: Emulator | None = None, options: Mapping[str, str] | None = None) -> str:
+    """A WITH clause: a table of orders-sub in json, unless the options say something else."""
+    clause = {"connector": "pubsub", "project": "p", "subscription": "orders-sub", "format": "json"}
+    if emulator is not None:
+        clause["emulator-endpoint"] = emulator.endpoint
+    clause.update(options or {})
+    return "WITH (" + ", ".join(f"'{key}' = '{value}'" for key, value in clause.items()) + ")"
+
+
+@contextmanager
+def table(env: StreamTableEnvironment, columns: str, clause: str, name: str = "orders") -> Iterator[None]:
+    """A temporary table, gone afterwards."""
+    env.execute_sql(f"CREATE TEMPORARY TABLE {name} ({columns}) {clause}")
+    try:
+        yield
+    finally:
+        env.execute_sql(f"DROP TEMPORARY TABLE {name}")
+
+
+def rows(env: StreamTableEnvironment, query: str, count: int) -> list[tuple[Any, ...]]:
+    """The first rows of a query; then its job is cancelled."""
+    with env.execute_sql(query).collect() as found:
+        taken = [tuple(row) for row in islice(found, count)]
+    eventually(lambda: not workers(), "the query's workers are gone")
+    return taken
+
+
+def refusal(env: StreamTableEnvironment, statement: str) -> str:
+    """What the planner says of a statement that it must refuse: the texts of the Java exception and its causes."""
+    try:
+        env.execute_sql(statement)
+    except Py4JJavaError as error:
+        texts, thrown = [], error.java_exception
+        while thrown is not None:
+            texts.append(str(thrown.getMessage()))
+            thrown = thrown.getCause()
+        return "\n".join(texts)
+    raise AssertionError(f"this was planned: {statement}")
