@@ -5,7 +5,6 @@ import java.io.InterruptedIOException;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.Collections;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -61,7 +60,7 @@ final class ReaderWorker implements WorkerListener {
     private volatile Thread reporter;
 
     private volatile WorkerException failure;
-    private volatile Settings settings;
+    private volatile ReaderSettings settings;
 
     ReaderWorker(WorkerSpec spec, byte[] connector, SourceReaderContext context) {
         this.spec = spec;
@@ -158,7 +157,7 @@ final class ReaderWorker implements WorkerListener {
             return;
         }
         process.sendJson(Frames.CHECKPOINT_COMPLETE, Frames.newJson().put("checkpoint", checkpoint));
-        Settings now = settings;
+        ReaderSettings now = settings;
         if (now != null && now.awaitCheckpointSeconds > 0) {
             awaitSettled(checkpoint, now.awaitCheckpointSeconds);
         }
@@ -222,7 +221,7 @@ final class ReaderWorker implements WorkerListener {
         lock.lock();
         try {
             await(
-                    () -> withdrawal != null && withdrawal.isFor(split, sequence),
+                    () -> withdrawal != null && withdrawal.answers(split, sequence),
                     WITHDRAWAL_SECONDS,
                     "answer that message " + sequence + " of split " + split + " failed");
             return withdrawal.sequences;
@@ -310,11 +309,7 @@ final class ReaderWorker implements WorkerListener {
 
     @Override
     public void onReady(JsonNode body) throws ProtocolException {
-        settings = new Settings(
-                Frames.number(Frames.READY, body, "close_seconds"),
-                Frames.flag(Frames.READY, body, "fail_on_record_failure"),
-                Frames.flag(Frames.READY, body, "await_record_failure"),
-                Frames.number(Frames.READY, body, "await_checkpoint_seconds"));
+        settings = ReaderSettings.of(body);
     }
 
     @Override
@@ -372,45 +367,5 @@ final class ReaderWorker implements WorkerListener {
         }
         LOG.warn("The task is blocked and does not hear that its worker failed; the source's coordinator is told");
         context.sendSourceEventToCoordinator(new WorkerFailedEvent(cause.getMessage()));
-    }
-
-    private static final class Settings {
-        private final double closeSeconds;
-        private final boolean failOnRecordFailure;
-        private final boolean awaitRecordFailure;
-        private final double awaitCheckpointSeconds;
-
-        private Settings(
-                double closeSeconds, boolean failOnRecordFailure, boolean awaitRecordFailure, double awaitCheckpointSeconds) {
-            this.closeSeconds = closeSeconds;
-            this.failOnRecordFailure = failOnRecordFailure;
-            this.awaitRecordFailure = awaitRecordFailure;
-            this.awaitCheckpointSeconds = awaitCheckpointSeconds;
-        }
-    }
-
-    /** The worker's answer to a failure: which later messages of the split are not to be emitted. */
-    private static final class Withdrawal {
-        private final String split;
-        private final long sequence;
-        private final Set<Long> sequences = new HashSet<>();
-
-        private Withdrawal(String split, long sequence) {
-            this.split = split;
-            this.sequence = sequence;
-        }
-
-        static Withdrawal of(JsonNode body) throws ProtocolException {
-            int kind = Frames.RECORDS_WITHDRAWN;
-            Withdrawal made = new Withdrawal(Frames.text(kind, body, "split"), Frames.integer(kind, body, "sequence"));
-            for (JsonNode each : body.path("withdrawn")) {
-                made.sequences.add(each.asLong());
-            }
-            return made;
-        }
-
-        boolean isFor(PythonSplit failed, long at) {
-            return split.equals(failed.splitId()) && sequence == at;
-        }
     }
 }
