@@ -123,6 +123,53 @@ def eventually(condition: Callable[[], bool], what: str, seconds: float = PATIEN
     raise AssertionError(f"after {seconds} s still not so: {what}")
 
 
+class Rest:
+    """Flink's REST API of one job. Every method raises OSError when the mini-cluster is gone."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+
+    def get(self, path: str = "") -> Any:
+        with urlopen(f"{self._job}{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def vertex(self, name: str = "") -> Any:
+        """The only vertex in whose name this occurs."""
+        [vertex] = [each for each in self.get()["vertices"] if name in each["name"]]
+        return vertex
+
+    def metrics(self, source: str) -> dict[str, str]:
+        """The metrics of a source's first subtask that belong to the operator of that name."""
+        path, prefix = f"/vertices/{self.vertex(f'Source: {source}')['id']}/subtasks/0/metrics", f"Source__{source}."
+        return {name[len(prefix) :]: value for name, value in self.values(path, lambda name: name.startswith(prefix)).items()}
+
+    def enumerator(self, source: str) -> dict[str, int]:
+        """The gauges of a source's enumerator by their last names."""
+        path = f"/vertices/{self.vertex(f'Source: {source}')['id']}/jm-operator-metrics"
+        values = self.values(path, lambda name: ".enumerator." in name)
+        return {name.rsplit(".", 1)[1]: int(value) for name, value in values.items()}
+
+    def writer_metrics(self) -> dict[str, int]:
+        """What the writer's first subtask shows in a job with one sink, without Flink's own metrics that are no whole numbers."""
+        values: dict[str, str] = {}
+        for vertex in self.get()["vertices"]:
+            values |= self.values(f"/vertices/{vertex['id']}/subtasks/0/metrics", lambda name: "Writer." in name)
+        whole = {name: value for name, value in values.items() if value.lstrip("-").isdigit()}
+        return {name.split("Writer.", 1)[1]: int(value) for name, value in whole.items()}
+
+    def values(self, path: str, wanted: Callable[[str], bool]) -> dict[str, str]:
+        """The metrics at a path whose names are wanted, by these names."""
+        names = [each["id"] for each in self.get(path) if wanted(each["id"])]
+        values: dict[str, str] = {}
+        for part in (names[start : start + 50] for start in range(0, len(names), 50)):
+            values |= {each["id"]: each["value"] for each in self.get(f"{path}?get={quote(','.join(part))}")}
+        return values
+
+    def completed_checkpoints(self) -> int:
+        completed: int = self.get("/checkpoints")["counts"]["completed"]
+        return completed
+
+
 class Job:
     """A submitted job. The mini-cluster, which it has for itself, goes with it."""
 
@@ -156,50 +203,31 @@ class Job:
         native = get_gateway().jvm.org.apache.flink.core.execution.SavepointFormatType.NATIVE
         self._client._j_job_client.stopWithSavepoint(False, folder, native).get()
 
-    def writer_metrics(self) -> dict[str, int]:
-        """What the writer's first subtask shows in a job with one sink, through Flink's REST API; nothing while there is none.
-
-        Flink's own metrics of the operator that are no whole numbers are left out.
-        """
-        try:
-            base = self._rest()
-            values = {}
-            for vertex in _json(base)["vertices"]:
-                url = f"{base}/vertices/{vertex['id']}/subtasks/0/metrics"
-                names = [each["id"] for each in _json(url) if "Writer." in each["id"]]
-                for part in (names[start : start + 50] for start in range(0, len(names), 50)):
-                    values.update({each["id"]: each["value"] for each in _json(f"{url}?get={quote(','.join(part))}")})
-        except (OSError, Py4JJavaError):
-            return {}
-        whole = {name: value for name, value in values.items() if value.lstrip("-").isdigit()}
-        return {name.split("Writer.", 1)[1]: int(value) for name, value in whole.items()}
+    def rest(self) -> Rest:
+        """Flink's REST API of the job."""
+        client = self._client._j_job_client
+        cluster = client.getClass().getDeclaredField("miniCluster")
+        cluster.setAccessible(True)
+        return Rest(f"{cluster.get(client).getRestAddress().get().toString()}/jobs/{client.getJobID().toString()}")
 
     def metrics(self, source: str) -> dict[str, str]:
-        """The metrics of a vertex's first subtask that belong to the operator of that name, read through Flink's REST API."""
-        base = self._rest()
-        [vertex] = [each["id"] for each in _json(base)["vertices"] if f"Source: {source}" in each["name"]]
-        url = f"{base}/vertices/{vertex}/subtasks/0/metrics"
-        prefix = f"Source__{source}."
-        names = [each["id"] for each in _json(url) if each["id"].startswith(prefix)]
-        values = _json(f"{url}?get={quote(','.join(names))}") if names else []
-        return {each["id"][len(prefix) :]: each["value"] for each in values}
+        """What `Rest.metrics` shows; nothing once the job has ended."""
+        try:
+            return self.rest().metrics(source)
+        except (OSError, Py4JJavaError):
+            return {}
 
-    def _rest(self) -> str:
-        """Address of what Flink's REST API has on the job."""
-        cluster = self._client._j_job_client.getClass().getDeclaredField("miniCluster")
-        cluster.setAccessible(True)
-        address = cluster.get(self._client._j_job_client).getRestAddress().get()
-        return f"http://{address.getHost()}:{address.getPort()}/jobs/{self._client.get_job_id()}"
+    def writer_metrics(self) -> dict[str, int]:
+        """What `Rest.writer_metrics` shows; nothing once the job has ended."""
+        try:
+            return self.rest().writer_metrics()
+        except (OSError, Py4JJavaError):
+            return {}
 
     def cancel(self) -> None:
         if self.alive:
             self._client.cancel().result()
         eventually(lambda: not workers() and not self.alive, "the job, its workers and its mini-cluster are gone")
-
-
-def _json(url: str) -> Any:
-    with urlopen(url, timeout=10) as answer:
-        return json.load(answer)
 
 
 @contextmanager

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 from grpc import StatusCode
@@ -125,38 +123,17 @@ def publish(emulator: Emulator, numbers: range, topic: str = TOPIC) -> None:
     emulator.publish_all(topic, [WireMessage(data=str(n).encode()) for n in numbers])
 
 
-class Rest:
-    """Flink's REST API of a job's mini-cluster."""
+def shows(job: Job, **gauges: int) -> Callable[[], bool]:
+    """Whether the enumerator's gauges have these values."""
 
-    def __init__(self, job: Job) -> None:
-        client = job._client._j_job_client
-        found = client.getClass().getDeclaredField("miniCluster")
-        found.setAccessible(True)
-        self._jobs = f"{found.get(client).getRestAddress().get().toString()}/jobs/{client.getJobID().toString()}"
-
-    def get(self, path: str) -> Any:
-        with urlopen(f"{self._jobs}{path}") as response:
-            return json.load(response)
-
-    def vertex(self) -> Any:
-        [vertex] = self.get("")["vertices"]
-        return vertex
-
-    def enumerator(self) -> dict[str, int]:
-        """The enumerator's gauges by their last names; none once the job has ended."""
+    def shown() -> bool:
         try:
-            return self._enumerator()
+            now = job.rest().enumerator("orders")
         except OSError:
-            return {}
+            return False
+        return all(now.get(name) == value for name, value in gauges.items())
 
-    def _enumerator(self) -> dict[str, int]:
-        path = f"/vertices/{self.vertex()['id']}/jm-operator-metrics"
-        names = [metric["id"] for metric in self.get(path) if ".enumerator." in metric["id"]]
-        values = self.get(f"{path}?get={','.join(name.replace(' ', '%20') for name in names)}")
-        return {metric["id"].rsplit(".", 1)[1]: int(metric["value"]) for metric in values}
-
-    def shows(self, **gauges: int) -> Callable[[], bool]:
-        return lambda: all(self.enumerator().get(name) == value for name, value in gauges.items())
+    return shown
 
 
 @pytest.mark.feature("SRC-19")
@@ -263,8 +240,7 @@ def test_a_reader_that_registers_again_gets_the_same_splits(emulator: Emulator, 
     source = builder(emulator, arrivals).subscriptions(ORDERS, RETURNS).ordering_mode(OrderingMode.PER_KEY).build()
     with running(job_of(source, parallelism=3, restarts=1)) as job:
         job.wait_until(lambda: len(arrivals.data()) == 20, "both subscriptions are read")
-        rest = Rest(job)
-        job.wait_until(rest.shows(assignedSplits=2, unassignedSplits=0, unassignedReaders=0), "the gauges show the plan")
+        job.wait_until(shows(job, assignedSplits=2, unassignedSplits=0, unassignedReaders=0), "the gauges show the plan")
         by_subscription = {name: reader for reader, [name] in arrivals.readers().items()}
         assert by_subscription.keys() == {"orders", "returns"}
         [killed] = [worker for worker in workers("reader") if worker.pid == by_subscription["returns"]]
@@ -284,8 +260,9 @@ def test_a_reader_that_registers_again_gets_the_same_splits(emulator: Emulator, 
         [replacement] = after.keys() - set(by_subscription.values())
         assert after[replacement] == {"returns"}
         assert emulator.calls("GetSubscription") == 2
-        job.wait_until(rest.shows(assignedSplits=2, unassignedSplits=0), "the gauges show the plan again")
-        finished = [task["status"] for task in rest.get(f"/vertices/{rest.vertex()['id']}")["subtasks"]]
+        job.wait_until(shows(job, assignedSplits=2, unassignedSplits=0), "the gauges show the plan again")
+        rest = job.rest()
+        finished = [task["status"] for task in rest.get(f"/vertices/{rest.vertex('orders')['id']}")["subtasks"]]
         assert finished == ["RUNNING", "RUNNING", "FINISHED"]
 
 
@@ -296,7 +273,7 @@ def test_gauges_follow_the_enumerator_that_a_restart_of_the_job_makes(emulator: 
     emulator.fail_next("GetSubscription", StatusCode.PERMISSION_DENIED, "not yet")
     with running(job_of(builder(emulator, arrivals).subscriptions(ORDERS).build(), restarts=1)) as job:
         job.wait_until(lambda: arrivals.data() == ["0"], "the second check succeeds")
-        job.wait_until(Rest(job).shows(assignedSplits=1, unassignedReaders=0), "the gauges show the second plan")
+        job.wait_until(shows(job, assignedSplits=1, unassignedReaders=0), "the gauges show the second plan")
 
 
 @pytest.mark.feature("SRC-19")
@@ -310,7 +287,7 @@ def test_readers_wait_for_the_check_and_a_savepoint_before_its_end_says_that_not
     source = builder(emulator, arrivals).subscriptions(ORDERS).start_position(StartPosition.latest()).build()
     emulator.stop_answering("GetSubscription")
     with running(job_of(source, parallelism=2)) as job:
-        job.wait_until(Rest(job).shows(assignedSplits=0, unassignedReaders=2), "readers wait")
+        job.wait_until(shows(job, assignedSplits=0, unassignedReaders=2), "readers wait")
         savepoint = savepoint_of(job, tmp_path, stop=False)
         assert emulator.calls("StreamingPull") == 0
         job.cancel()
