@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,14 @@ class CountingReader:
         self.next: dict[int, int] = {}
         self.names: dict[str, int] = {}
         self.paused: set[int] = set()
-        self.checkpoints = self.counted = 0
+        self.checkpoints = self.counted = self.endings = 0
+        self.closed_before = source.journal is not None and "close" in self.noted()
+        self.note(f"open {context.checkpoint_interval}")
+
+    def noted(self) -> list[str]:
+        assert self.source.journal is not None
+        journal = Path(self.source.journal)
+        return journal.read_text().splitlines() if journal.exists() else []
 
     def note(self, line: str) -> None:
         if self.source.journal is not None:
@@ -78,7 +85,7 @@ class CountingReader:
             self.lock.notify_all()
 
     def poll(self, seconds: float) -> Sequence[RecordBlock]:
-        if self.source.quirk == "poll raises":
+        if self.source.quirk == "poll raises" or (self.source.quirk == "fails once" and not self.closed_before):
             raise ValueError("poll broke")
         with self.lock:
             self.lock.wait_for(lambda: any(o not in self.paused for o in self.next), timeout=seconds)
@@ -87,8 +94,8 @@ class CountingReader:
                 if ordinal in self.paused:
                     continue
                 end = min(start + self.source.batch, self.source.count)
-                records = [str(n).encode() for n in range(start, end)]
-                finished = end == self.source.count and self.source.quirk != "never ends"
+                records = [self.record(n) for n in range(start, end)]
+                finished = end == self.source.count and self.source.quirk not in ("never ends", "fails once")
                 blocks.append(
                     RecordBlock(
                         ordinal,
@@ -103,6 +110,9 @@ class CountingReader:
                 if end == self.source.count:
                     del self.next[ordinal]
             return blocks
+
+    def record(self, n: int) -> bytes:
+        return str(n).encode()
 
     def pause_or_resume(self, pause: Sequence[str], resume: Sequence[str]) -> None:
         with self.lock:
@@ -128,12 +138,41 @@ class CountingReader:
                 "checkpoints.completed": self.checkpoints,
             },
             {"splits": len(self.names)},
+            {"endings": self.endings},
         )
 
     def close(self, seconds: float) -> None:
         self.note("close")
+        self.endings += 1
         if self.source.quirk == "close hangs":
             time.sleep(60)
+
+
+@dataclass(frozen=True)
+class LongsSource(CountingSource):
+    """Counts in Java's longs. Those in `broken` are cut short, so that the JVM cannot decode them; told of one, the reader
+    withdraws what `withdrawn` has for it."""
+
+    broken: tuple[int, ...] = ()
+    withdrawn: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    tolerant: bool = True
+
+    def open_reader(self, context: ReaderContext) -> LongsReader:
+        return LongsReader(self, context)
+
+
+class LongsReader(CountingReader):
+    def __init__(self, source: LongsSource, context: ReaderContext) -> None:
+        super().__init__(source, context)
+        self.longs = source
+        self.settings = ReaderSettings(5, fail_on_record_failure=not source.tolerant, await_record_failure=source.tolerant)
+
+    def record(self, n: int) -> bytes:
+        return n.to_bytes(8, "big")[: 3 if n in self.longs.broken else 8]
+
+    def record_failed(self, split: str, sequence: int, error: str, emitting: bool) -> None:
+        super().record_failed(split, sequence, error, emitting)
+        self.context.records_withdrawn(split, sequence, self.longs.withdrawn.get(sequence, ()))
 
 
 @dataclass(frozen=True)
