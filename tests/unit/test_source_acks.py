@@ -144,3 +144,32 @@ def test_a_position_that_goes_back_or_beyond_what_was_handed_out_is_a_defect(pos
 def test_a_message_without_an_id_is_refused_since_it_could_not_be_told_from_another() -> None:
     with pytest.raises(TrackerError, match="without a message id"):
         tracker().receive(delivery(""), 0)
+
+
+@pytest.mark.feature("SRC-13")
+@pytest.mark.feature("SRC-22")
+def test_where_order_is_kept_the_end_of_a_lease_takes_what_follows_in_the_key_along_and_comes_again_first() -> None:
+    def keyed(*ids: str, suffix: str = "") -> Delivery[str]:
+        made = delivery(*ids, suffix=suffix)
+        made.keys = [each[0] for each in ids]
+        return made
+
+    one: AckTracker[str] = AckTracker({}, ordered=True)
+    first = one.receive(keyed("a1", "b1", "a2"), 0).chunk
+    one.receive(keyed("a3", "c1", "a4", "b2"), 9)
+    assert first is not None
+    one.drain(4, 1000)
+    assert first.lapse(10) == ["ack-a1", "ack-b1"]
+    assert one.permits == (1, 10), "c1 alone: what Flink has of the keys has lapsed, the rest went back"
+    assert (one.held_messages, one.buffered_messages) == (5, 1)
+    assert one.receive(keyed("a5", suffix="-late"), 11).give_back == ["ack-a5-late"]
+    again = one.receive(keyed("a1", "a2", "a3", "a4", "a5", "b1", "b2", suffix="-2"), 12)
+    assert again.give_back == []
+    assert one.permits == (8, 80)
+    assert [payload for _, payloads in drained(one) for payload in payloads] == [
+        "payload-c1",
+        "payload-a4",
+        "payload-a5",
+        "payload-b2",
+    ]
+    assert one.close(13) == ["ack-a1-2", "ack-b1-2", "ack-a2-2", "ack-a3-2", "ack-c1", "ack-a4-2", "ack-a5-2", "ack-b2-2"]

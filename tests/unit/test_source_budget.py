@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flink_pubsub.core.budget import Budget
-from flink_pubsub.emulator import ManualClock
+from flink_pubsub.core.budget import Budget, Tally
+from flink_pubsub.emulator import Emulator, ManualClock
 from flink_pubsub.errors import SubscriberBufferError
 from flink_pubsub.wire import pubsub_pb2 as wire
-from tests.unit.source_reading import ORDERS, RETURNS, Reading
+from tests.unit.source_reading import ORDERS, RETURNS, TOPIC, Reading, publish
 from tests.unit.source_support import WAIT, ScriptedServer, ServerStream, accept, eventually, received_message
 
 
@@ -98,6 +98,44 @@ def test_the_budget_is_exact_over_splits_and_connections_and_what_does_not_fit_w
     eventually(lambda: reading.gauge("bufferedMessages") == 0)
     assert reading.context.failures.empty()
     reading.reader.close(5)
+
+
+class Watched(Tally):
+    """Remembers the most it ever counted."""
+
+    most = Tally()
+
+    def add(self, messages: int, size: int) -> None:
+        super().add(messages, size)
+        self.most = Tally(max(self.most.messages, self.messages), max(self.most.size, self.size))
+
+
+@pytest.mark.feature("SRC-10")
+@pytest.mark.feature("BEY-02")
+@pytest.mark.parametrize("unit", ["messages", "bytes"])
+def test_a_reader_that_nobody_polls_and_whose_checkpoints_do_not_come_fills_its_budget_to_the_last_and_no_more(
+    unit: str,
+) -> None:
+    """The fetch loop and the mailbox are both blocked: only connections and the keeper do anything."""
+    with Emulator() as emulator:
+        emulator.create_topic(TOPIC)
+        for subscription in (ORDERS, RETURNS):
+            emulator.create_subscription(subscription.resource_path, TOPIC)
+        publish(emulator, 1200, size=100)
+        one = max(message.ByteSize() for message in emulator.published(TOPIC))
+        limit: dict[str, Any] = {f"subscriber_buffer_max_{unit}": 777 * (1 if unit == "messages" else one)}
+        reading = Reading(emulator, parallel_pull_count=3, flow_control_max_outstanding_element_count=100_000, **limit)
+        watched = Watched()
+        reading.reader._shared.budget.used = watched
+        reading.assign(ORDERS, RETURNS, ORDERS)
+        eventually(lambda: watched.messages == 777 if unit == "messages" else watched.size > 775 * one)
+        found: list[bytes] = []
+        while len(found) < 2400:
+            found += reading.take(1)
+        assert {found.count(payload) for payload in set(found)} == {2}
+        assert watched.most.messages == 777 if unit == "messages" else 775 * one < watched.most.size <= 777 * one
+        assert (watched.messages, watched.size) == (0, 0)
+        reading.reader.close(5)
 
 
 @pytest.mark.feature("SRC-10")
@@ -199,8 +237,14 @@ def test_at_the_limit_the_server_was_told_a_stream_stays_open_and_is_read(server
 
 
 @pytest.mark.feature("BEY-02")
-def test_a_stream_opened_anew_does_not_double_what_is_held(server: ScriptedServer) -> None:
-    blocked = Blocked(server, flow_control_max_outstanding_element_count=20)
+@pytest.mark.feature("SRC-09")
+@pytest.mark.parametrize("unit", ["messages", "bytes"])
+def test_a_stream_opened_anew_does_not_double_what_is_held(server: ScriptedServer, unit: str) -> None:
+    size = received_message("m100", b"xxxx").message.ByteSize()
+    limit: dict[str, Any] = {"flow_control_max_outstanding_element_count": 20}
+    if unit == "bytes":
+        limit = {"flow_control_max_outstanding_request_bytes": 19 * size}  # the first fifteen have shorter ids
+    blocked = Blocked(server, **limit)
     reading = blocked.reading
     reading.assign(ORDERS)
     stream = server.stream()
@@ -216,7 +260,7 @@ def test_a_stream_opened_anew_does_not_double_what_is_held(server: ScriptedServe
     assert reading.gauge("pendingAcks") == 20
     reading.take(20)
     reading.checkpoint(1)
-    assert server.stream().first.max_outstanding_messages == 20
+    assert server.stream().first.max_outstanding_messages in (20, 1000)
     reading.reader.close(5)
 
 

@@ -7,6 +7,7 @@ import queue
 from collections.abc import Iterator
 from datetime import timedelta
 
+import grpc
 import pytest
 
 from flink_pubsub.core.checkpoints import Confirmations, FirstCheckpoint
@@ -143,6 +144,24 @@ def test_a_service_that_stays_silent_fails_the_job_naming_the_option(emulator: E
     assert "20 acknowledgements of checkpoint 1 within 30 s" in str(error)
     assert reading.context.settled.empty()
     emulator.resume("Acknowledge")
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-18")
+def test_acknowledgements_that_are_refused_confirm_nothing(emulator: Emulator) -> None:
+    clock = ManualClock()
+    reading = Reading(emulator, clock=clock, await_ack_confirmation=timedelta(seconds=30))
+    reading.assign(ORDERS)
+    publish(emulator, 20)
+    reading.take(20)
+    emulator.fail_next("Acknowledge", grpc.StatusCode.INVALID_ARGUMENT, "no")
+    reading.checkpoint(1)
+    emulator.wait_until(lambda: emulator.calls("Acknowledge") == 1)
+    eventually(lambda: reading.reader._keeper._sender.idle)
+    clock.advance(30)
+    assert "20 acknowledgements of checkpoint 1" in str(reading.context.failure())
+    assert reading.context.settled.empty()
+    assert reading.counter("messagesAcked") == 0
     reading.reader.close(5)
 
 

@@ -109,6 +109,11 @@ def hours(period: timedelta, *, ordered: bool = False) -> Iterator[Hours]:
         within.reading.reader.close(5)
 
 
+def assert_order_per_key(found: list[str]) -> None:
+    for key in range(7):
+        assert [n for n in map(int, found) if n % 7 == key] == list(range(key, MESSAGES, 7))
+
+
 @pytest.mark.feature("SRC-13")
 def test_a_checkpoint_of_many_minutes_costs_no_lease_of_ten_seconds() -> None:
     with hours(timedelta(hours=1)) as it:
@@ -123,6 +128,7 @@ def test_a_checkpoint_of_many_minutes_costs_no_lease_of_ten_seconds() -> None:
 
 
 @pytest.mark.feature("SRC-13")
+@pytest.mark.feature("SRC-22")
 @pytest.mark.feature("BEY-01")
 @pytest.mark.feature("BEY-02")
 @pytest.mark.parametrize("ordered", [False, True])
@@ -139,25 +145,32 @@ def test_what_a_paused_split_buffers_goes_back_when_its_leases_end_and_nothing_i
         found = it.drain()
         assert sorted(map(int, found)) == list(range(MESSAGES))
         if ordered:
-            for key in range(7):
-                assert [n for n in map(int, found) if n % 7 == key] == list(range(key, MESSAGES, 7))
+            assert_order_per_key(found)
 
 
 @pytest.mark.feature("SRC-13")
+@pytest.mark.feature("SRC-22")
 @pytest.mark.feature("BEY-01")
 @pytest.mark.feature("BEY-02")
-def test_what_flink_has_already_stays_under_the_ids_of_its_redeliveries_when_the_job_is_blocked() -> None:
-    with hours(timedelta(minutes=20)) as it:
-        taken = it.reading.take(50)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_what_flink_has_already_stays_under_the_ids_of_its_redeliveries_when_the_job_is_blocked(ordered: bool) -> None:
+    with hours(timedelta(minutes=20), ordered=ordered) as it:
+        taken = it.reading.take(7 if ordered else 50)
         it.pass_time(4.9)
         counts = it.emulator.counts(PATH)
-        assert 0 < counts.expiries <= 15 * 50, "what Flink has cannot be given back"
+        assert counts.delivered == 15 * LIMIT, "everything once in each period"
+        if ordered:
+            assert counts.expiries == 0, "what comes first of a key goes back before the service takes back all of it"
+        else:
+            assert 0 < counts.expiries <= 15 * len(taken), "what Flink has cannot be given back"
         assert it.most_buffered <= LIMIT
-        assert it.most_held <= LIMIT + 50
+        assert it.most_held <= LIMIT + len(taken)
         it.reading.checkpoint(1)
         found = [data.decode() for data in taken] + it.drain()
         assert sorted(map(int, found)) == list(range(MESSAGES))
         assert it.emulator.counts(PATH).late_acks == 0
+        if ordered:
+            assert_order_per_key(found)
 
 
 @pytest.mark.feature("SRC-13")

@@ -13,9 +13,10 @@ import pytest
 from flink_pubsub.bridge.connector import Split
 from flink_pubsub.emulator import Emulator, ManualClock
 from flink_pubsub.errors import DeserializationError, SubscriptionError
-from flink_pubsub.options import Connection
+from flink_pubsub.options import Connection, OrderingMode
 from flink_pubsub.schemas import PubSubDeserializationSchema
 from flink_pubsub.source import SourceSpec
+from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.reader import PubSubReader
 from tests.unit.source_reading import ORDERS, RETURNS, TOPIC, Reading, publish
 from tests.unit.source_support import FakeContext, eventually
@@ -63,14 +64,21 @@ def test_a_lost_notification_is_healed_by_the_next_checkpoint(emulator: Emulator
 
 
 @pytest.mark.feature("SRC-15")
-def test_the_acks_of_a_large_checkpoint_go_out_in_chunks(emulator: Emulator) -> None:
-    reading = Reading(emulator, flow_control_max_outstanding_element_count=20_000, max_records_per_fetch=20_000)
+def test_100000_acknowledgements_of_a_checkpoint_go_out_in_chunks_and_hold_up_no_later_one(emulator: Emulator) -> None:
+    reading = Reading(emulator, flow_control_max_outstanding_element_count=200_000, max_records_per_fetch=20_000)
     reading.assign(ORDERS)
-    publish(emulator, 20_000)
-    reading.take(20_000)
+    publish(emulator, 100_000)
+    reading.take(100_000)
+    emulator.stop_answering("Acknowledge")
     reading.checkpoint(1)
-    emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 20_000)
-    assert emulator.calls("Acknowledge") == 8
+    publish(emulator, 10)
+    reading.take(10)
+    reading.checkpoint(2)
+    assert (reading.gauge("pendingAcks"), reading.gauge("pendingCheckpoints")) == (0, 0)
+    emulator.resume("Acknowledge")
+    emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 100_010)
+    assert emulator.calls("Acknowledge") == 41
+    eventually(lambda: reading.counter("messagesAcked") == 100_010)
     reading.reader.close(5)
 
 
@@ -113,11 +121,12 @@ def test_what_was_acknowledged_before_closing_still_goes_out(emulator: Emulator)
 
 
 @pytest.mark.feature("SRC-14")
-def test_closing_is_bounded_when_the_service_does_not_answer(emulator: Emulator) -> None:
+def test_closing_many_splits_takes_one_budget_when_the_service_does_not_answer(emulator: Emulator) -> None:
     reading = Reading(emulator)
-    reading.assign(ORDERS)
+    reading.assign(*[ORDERS] * 12)
     publish(emulator, 10)
     reading.take(10)
+    emulator.wait_until(lambda: emulator.open_streams() == 12)
     emulator.stop_answering("ModifyAckDeadline")
     emulator.stop_answering("StreamingPull")
     began = time.monotonic()
@@ -169,6 +178,33 @@ def test_no_more_is_held_than_allowed_until_something_leaves(emulator: Emulator)
         assert reading.gauge("pendingAcks") == count
         reading.checkpoint(checkpoint)
     emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 25)
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-09")
+def test_no_more_bytes_are_held_than_allowed_until_something_leaves(emulator: Emulator) -> None:
+    reading = Reading(emulator, flow_control_max_outstanding_request_bytes=9_600)
+    reading.assign(ORDERS)
+    publish(emulator, 25, size=1000)
+    for checkpoint, count in ((1, 10), (2, 10), (3, 5)):
+        reading.take(count)
+        assert reading.reader.poll(0.05) == []
+        assert reading.gauge("pendingAcks") == count
+        reading.checkpoint(checkpoint)
+    emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 25)
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-22")
+def test_all_that_the_service_hands_over_of_a_key_flows_without_a_checkpoint_in_between(emulator: Emulator) -> None:
+    emulator.create_subscription(RETURNS.resource_path, TOPIC, enable_message_ordering=True)
+    reading = Reading(emulator, mode=OrderingMode.PER_KEY, max_records_per_fetch=7)
+    reading.assign(RETURNS)
+    numbers = [str(n).encode() for n in range(100)]
+    emulator.publish_all(TOPIC, [wire.PubsubMessage(data=data, ordering_key="k") for data in numbers])
+    assert reading.take(100) == numbers
+    assert emulator.open_streams(RETURNS.resource_path) == 1
+    assert emulator.counts(RETURNS.resource_path).acked == 0
     reading.reader.close(5)
 
 

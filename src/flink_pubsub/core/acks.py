@@ -13,11 +13,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
 from typing import Generic, TypeVar
 
 from flink_pubsub.core.budget import Tally
-from flink_pubsub.core.chunks import Acks, Chunk, Delivery, GivenBack, Receipt, Redelivered, Run, without_holes
+from flink_pubsub.core.chunks import Acks, Chunk, Delivery, GivenBack, Receipt, Redelivered, Run, enter, without_holes
 from flink_pubsub.core.positions import Positions, TrackerError
 from flink_pubsub.core.returned import ReturnedKeys
 
@@ -44,7 +43,8 @@ class AckTracker(Generic[P]):
 
     When a lease ends because it may not be extended any more, a message in 1 is given back, for another consumer may be able
     to use it. One in 2 or 3 cannot be recalled from the JVM: it has *lapsed*, and takes no permit until it is delivered again,
-    just as it takes none of the service's.
+    just as it takes none of the service's. Where order is kept, the service takes all later ones of its key back with it: they
+    lapse or are given back too, and it is nacked itself, so that it is the first to come again.
 
     Where order is kept, a message is given back together with every later one of its key that is not emitted yet, and
     deliveries that were under way meanwhile go back too (see `ReturnedKeys`): nothing of a key overtakes.
@@ -114,10 +114,10 @@ class AckTracker(Generic[P]):
         if "" in delivery.message_ids:
             raise TrackerError("the server delivered a message without a message id")
         chunk = Chunk(self._next, delivery, now, self)
-        if self._returned or not self._enter(chunk):
+        if self._returned or not enter(self._index, chunk):
             delivery = self._take_known(delivery, receipt, now)
             chunk = Chunk(self._next, delivery, now, self)
-            self._enter(chunk)
+            enter(self._index, chunk)
         count = len(delivery.ack_ids)
         if count:
             self._held.append(chunk)
@@ -131,20 +131,6 @@ class AckTracker(Generic[P]):
             self._buffered.add(count, size)
             receipt.chunk = chunk
         return receipt
-
-    def _enter(self, chunk: Chunk[P]) -> bool:
-        """Enters the messages of a response in the index; but none of them if one is known, and not if one comes twice.
-
-        One look-up per message does both, and is most of what a message costs here: the index outgrows the processor's caches.
-        """
-        index, before = self._index, len(self._index)
-        deque(map(index.setdefault, chunk.message_ids, repeat(chunk)), maxlen=0)
-        if len(index) - before == len(chunk.message_ids):
-            return True
-        for message_id in set(chunk.message_ids):
-            if index[message_id] is chunk:
-                del index[message_id]
-        return False
 
     def _take_known(self, delivery: Delivery[P], receipt: Receipt[P], now: float) -> Delivery[P]:
         """Replaces the ack ids of messages already known, and returns the delivery without them and what must go back."""
@@ -258,7 +244,7 @@ class AckTracker(Generic[P]):
         given_back = GivenBack()
         found = self._find(sequence)
         if found is not None:
-            self._give_back(*found, {found[1]}, now, given_back)
+            self._give_back(found[0], {found[1]}, now, given_back)
             self._sweep()
         elif self._returned is not None:
             # It was given back by `park` and comes again; so does everything after it that was drained before that.
@@ -269,16 +255,29 @@ class AckTracker(Generic[P]):
         """See `Owner`: messages in 1 are given back, those in 2 and 3 have lapsed."""
         given_back = GivenBack()
         positions = [i for i in positions if i >= chunk.start and chunk.ack_ids[i] is not None]
-        for position in positions:
-            if position < chunk.drained and position not in chunk.lapsed:
-                chunk.lapsed = chunk.lapsed or set()
-                chunk.lapsed.add(position)
-                self._lapsed.add(1, chunk.bytes_between(position, position + 1))
-        waiting = {position for position in positions if position >= chunk.drained}
-        if waiting:
-            self._give_back(chunk, min(waiting), waiting, now, given_back)
+        handed_out = [i for i in positions if i < chunk.drained]
+        nacked: set[str] = set()
+        for position in handed_out:
+            self._lapse(chunk, position)
+            key = chunk.keys[position] if self._returned is not None and chunk.keys else ""
+            if key and key not in nacked:
+                given_back.ack_ids.append(chunk.ack_ids[position] or "")
+                nacked.add(key)
+        if nacked:
+            for each in self._from(chunk):
+                for i in range(each.start, each.drained):
+                    if each.keys and each.keys[i] in nacked and each.ack_ids[i] is not None:
+                        self._lapse(each, i)
+        if nacked or len(handed_out) < len(positions):
+            self._give_back(chunk, set(positions).difference(handed_out), now, given_back, nacked=nacked)
             self._sweep()
         return given_back.ack_ids
+
+    def _lapse(self, chunk: Chunk[P], position: int) -> None:
+        if position not in chunk.lapsed:
+            chunk.lapsed = chunk.lapsed or set()
+            chunk.lapsed.add(position)
+            self._lapsed.add(1, chunk.bytes_between(position, position + 1))
 
     def renewed(self, chunk: Chunk[P], position: int) -> None:
         """See `Owner`."""
@@ -337,17 +336,24 @@ class AckTracker(Generic[P]):
                 return (chunk, position) if held else None
         return None
 
-    def _give_back(self, chunk: Chunk[P], low: int, positions: set[int], now: float, given_back: GivenBack) -> None:
-        """Drops these messages, the first of which is `low`, and where order is kept all later ones of their keys.
+    def _give_back(
+        self, chunk: Chunk[P], positions: set[int], now: float, given_back: GivenBack, *, nacked: set[str] | None = None
+    ) -> None:
+        """Drops these messages, and where order is kept all later ones of their keys.
 
         Only the first one of a key is nacked: the service redelivers the later ones with it, and a nack would count as a failed
-        attempt of each.
+        attempt of each. With `nacked`, keys of which an earlier message goes back already, nothing is dropped that was drained.
         """
-        nacked: set[str] = set()
+        drained = nacked is None
+        nacked = set() if nacked is None else nacked
         returned: list[tuple[str, str]] = []
-        keys = {chunk.keys[i] for i in positions if chunk.keys[i]} if self._returned is not None and chunk.keys else set()
+        keys = set(nacked)
+        if self._returned is not None and chunk.keys:
+            keys |= {chunk.keys[i] for i in positions if chunk.keys[i]}
         for each in self._from(chunk) if keys else (chunk,):
-            first, names = (low if each is chunk else each.start), each.keys
+            first, names = (each.start if drained else each.drained), each.keys
+            if each is chunk:
+                first = min(positions, default=first)
             for i in range(first, len(each.ack_ids)):
                 if each.ack_ids[i] is not None and ((each is chunk and i in positions) or (names and names[i] in keys)):
                     ack_id = self._drop(each, i, given_back)
