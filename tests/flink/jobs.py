@@ -150,7 +150,7 @@ class Rest:
         return {name.rsplit(".", 1)[1]: int(value) for name, value in values.items()}
 
     def writer_metrics(self) -> dict[str, int]:
-        """What the writer's first subtask shows in a job with one sink, without Flink's own metrics that are no whole numbers."""
+        """What the writer's first subtask shows in a job with one sink, but no metric of Flink's that is no whole number."""
         values: dict[str, str] = {}
         for vertex in self.get()["vertices"]:
             values |= self.values(f"/vertices/{vertex['id']}/subtasks/0/metrics", lambda name: "Writer." in name)
