@@ -163,8 +163,8 @@ def _configure(conf: Path, rest_port: int, rpc_port: int, slots: int, settings: 
         "restart-strategy.type": "none",
         **settings,
     }
-    with (conf / "config.yaml").open("a") as file:  # after Flink's own, where the JVM's options are
-        file.writelines(f"{key}: {json.dumps(value)}\n" for key, value in own.items())
+    with (conf / "config.yaml").open("a") as yaml:  # after Flink's own, where the JVM's options are
+        yaml.writelines(f"{key}: {json.dumps(value)}\n" for key, value in own.items())
 
 
 def _slots(running: Cluster) -> int:
