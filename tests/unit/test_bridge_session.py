@@ -71,6 +71,7 @@ def test_checkpoints_and_pauses_reach_the_reader(tmp_path: Path) -> None:
         worker.send_json(Kind.CLOSE, seconds=1)
         worker.expect(Kind.CLOSED)
     assert journal.read_text().splitlines() == [
+        "open None",
         "assign s0",
         "pause ['s0'] resume []",
         "snapshot 3 {'s0': 2}",
@@ -86,7 +87,7 @@ def test_metrics_come_without_being_asked_for() -> None:
         assert worker.expect_json(Kind.METRICS) == {
             "counters": {"counted": 0, "checkpoints.completed": 0},
             "gauges": {"splits": 0},
-            "lasting": {},
+            "lasting": {"endings": 0},
         }
 
 
@@ -150,7 +151,7 @@ def test_the_end_of_stdin_closes_the_reader_and_ends_the_process(
         worker.expect(Kind.READY)
         worker.stdin.close()
         assert worker.ended() == 0
-    assert journal.read_text() == "close\n"
+    assert journal.read_text() == "open None\nclose\n"
 
 
 @pytest.mark.feature("BEY-03")

@@ -17,7 +17,16 @@ from tools import build_jar
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compiler() -> str:
+    """Path of `javac`."""
+    try:
+        return build_jar.compiler()
+    except build_jar.BuildError:
+        pytest.skip("building the jar needs a Java compiler, and there is no javac on this machine")
+
+
+@pytest.fixture(scope="module")
+def built(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_jar.build(tmp_path_factory.mktemp("jar"))
 
 
@@ -80,6 +89,7 @@ def test_without_a_compiler_the_error_names_the_package_to_install(tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.usefixtures("compiler")
 def test_without_pyflink_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(build_jar.BuildError, match="has no PyFlink"):

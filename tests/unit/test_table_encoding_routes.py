@@ -125,7 +125,7 @@ def test_what_the_jvm_cannot_encode_is_refused_with_the_topic_of_its_row() -> No
     failures = write_batch([route("returns"), route(None)], [b"java.lang.Error: no"] * 2, failures=True)
     assert encoder.encode(failures).refused == 2
     assert [text.split(": ")[0] for text in refused] == [f"{PATH}returns", f"{PATH}orders"]
-    with pytest.raises(SerializationError, match=r"raised java\.lang\.Error in the JVM"):
+    with pytest.raises(SerializationError, match=rf"in the JVM raised java\.lang\.Error \(topic {PATH}returns\)"):
         Encoder(spec()).encode(failures)
 
 
