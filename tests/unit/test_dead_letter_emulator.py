@@ -26,7 +26,7 @@ from flink_pubsub import (
 )
 from flink_pubsub.emulator import Emulator
 from flink_pubsub.wire import pubsub_pb2 as wire
-from tests.growth import assert_settles_to, footprint
+from tests.growth import GRPC_THREADS, assert_settles_to, footprint
 
 TOPIC = TopicDestination("p", "dead-letters")
 PATH = TOPIC.resource_path
@@ -211,5 +211,5 @@ def test_opening_and_closing_leaves_nothing_behind_and_asks_the_service_for_noth
     for _ in range(20):
         with Host(emulator):
             pass
-    assert_settles_to(before)
+    assert_settles_to(before, threads=GRPC_THREADS)
     assert threading.active_count() <= threads

@@ -18,7 +18,7 @@ from flink_pubsub.core.refusals import Refusal
 from flink_pubsub.core.repairs import RecoveryPolicy
 from flink_pubsub.core.retry import RetryPolicy
 from flink_pubsub.wire.pubsub_pb2 import PubsubMessage
-from tests.unit.outbox_support import INVALID, MISSING, ONE, PASSING, THREE, TWO, texts
+from tests.unit.outbox_support import DENIED, INVALID, MISSING, ONE, PASSING, THREE, TWO, texts
 from tests.unit.sink_support import entries
 
 TOPICS = [ONE, TWO, THREE]
@@ -34,8 +34,9 @@ class Writer(RuleBasedStateMachine):
         calls=st.integers(1, 4),
         topics=st.integers(1, 3),
         existing=st.one_of(st.just(set(TOPICS)), st.sets(st.sampled_from(TOPICS))),
+        fails=st.sampled_from([False, False, True]),
     )
-    def start(self, messages: int, size: int, calls: int, topics: int, existing: set[str]) -> None:
+    def start(self, messages: int, size: int, calls: int, topics: int, existing: set[str], fails: bool) -> None:
         rules = PublishRules(
             Thresholds(messages, size, 1.0),
             RetryPolicy(total_timeout=0, max_attempts=MANY),
@@ -45,6 +46,7 @@ class Writer(RuleBasedStateMachine):
             max_consecutive_rejections=None,
         )
         self.limits = rules
+        self.fails = fails
         self.outbox = Outbox(rules, jitter=lambda: 0.5)
         self.now = 0.0
         self.existing = set(existing)
@@ -197,6 +199,32 @@ class Writer(RuleBasedStateMachine):
         if not hasattr(self, "outbox"):
             return
         self.flush()
+        if self.fails and self.out:
+            self.the_job_fails()
+        else:
+            self.everything_comes_to_its_end()
+
+    def the_job_fails(self) -> None:
+        """One request fails for good, and nothing is settled by what follows."""
+        settled = (self.outbox.records, self.outbox.size)
+        failing, *others = self.out
+        error = self.outbox.failed(failing, DENIED, self.now)
+        assert error is not None
+        assert (error.topic, error.status) == (failing.lane[0], "PERMISSION_DENIED")
+        for batch in others:
+            self.outbox.succeeded(batch, self.now)
+        for topic in self.creating:
+            self.outbox.created(topic, self.now)
+        for rejection in self.rejected + self.outbox.take_rejected():
+            assert self.outbox.dropped(rejection) is None
+        assert (self.outbox.records, self.outbox.size) == settled
+        assert self.outbox.take(self.now + MANY) == []
+        assert self.outbox.take_creations(self.now + MANY) == []
+        assert self.outbox.take_settled() is None, "a flush is told to be complete although the job fails"
+        assert self.outbox.wake_at() is None
+        assert self.outbox.check(self.now + MANY) is None
+
+    def everything_comes_to_its_end(self) -> None:
         self.every_record_is_settled_exactly_once_and_keys_in_their_order()
         while self.outbox.records:
             if self.out:

@@ -21,7 +21,7 @@ from flink_pubsub.schemas import JvmPayloadEncoding, PubSubSerializationSchema
 from flink_pubsub.sink import SinkSpec
 from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.sink import PubSubSinkConnector
-from tests.growth import assert_settles_to, footprint
+from tests.growth import GRPC_THREADS, assert_settles_to, footprint
 from tests.unit.sink_support import Listener, PublishServer, Verdict, entries, write_batch
 
 TOPIC = TopicDestination("p", "orders")
@@ -395,4 +395,4 @@ def test_opening_and_closing_leaves_no_thread_and_no_descriptor(server: PublishS
     before = footprint()
     for _ in range(30):
         cycle()
-    assert_settles_to(before)
+    assert_settles_to(before, threads=GRPC_THREADS)
