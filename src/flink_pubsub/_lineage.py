@@ -24,7 +24,7 @@ def stream_lineage(destinations: Iterable[Destination]) -> dict[str, object]:
 
 
 def table_lineage(destinations: Iterable[Destination], *, dynamic: bool = False) -> dict[str, object]:
-    """The lineage of a table: one dataset for all resources, since the planner keeps only one and names it after the table.
+    """The lineage of a table: one dataset for all resources, since the planner keeps only one. It is named by the Java side.
 
     `dynamic` says that rows may name further topics.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ def java_source(spec: SourceSpec, deserializer: PubSubDeserializationSchema, pyt
 
     connector = PubSubSourceConnector(replace(spec, type_info_proto=type_info_proto))
     pickled = _pickle(connector, {"deserializer": spec.deserializer})
-    lineage = json.dumps(_lineage.stream_lineage(spec.subscriptions))
+    lineage = _java_lineage(spec.subscriptions)
     return python_source(pickled, worker_spec(python_executable), decoder, j_type, False).withLineage(lineage)
 
 
@@ -125,7 +125,7 @@ def java_sink(spec: SinkSpec, j_type: JavaObject | None, python_executable: str 
     )
     user_code = {"serializer": spec.serializer, "destination_resolver": spec.destination_resolver}
     pickled = _pickle(PubSubSinkConnector(complete), user_code)
-    lineage = json.dumps(_lineage.stream_lineage([] if spec.topic is None else [spec.topic]))
+    lineage = _java_lineage([] if spec.topic is None else [spec.topic])
     return python_sink(pickled, worker_spec(python_executable), columns.elements, columns.payloads).withLineage(lineage)
 
 
@@ -174,6 +174,10 @@ def worker_spec(python_executable: str | None) -> str:
             "search_path": [os.path.abspath(entry) for entry in sys.path if os.path.exists(entry or ".")],
         }
     )
+
+
+def _java_lineage(destinations: Iterable[_lineage.Destination]) -> JavaObject:
+    return _java_class("lineage.Lineage").parse(json.dumps(_lineage.stream_lineage(destinations)))
 
 
 def _coder(option: str, j_type: JavaObject) -> tuple[JavaObject, bytes]:

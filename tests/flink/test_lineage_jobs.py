@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyflink.common import WatermarkStrategy
+from pyflink.table import StreamTableEnvironment
 
 from flink_pubsub import (
     PubSubDeserializationSchema,
@@ -16,7 +17,7 @@ from flink_pubsub import (
     TopicDestination,
 )
 from flink_pubsub.emulator import Emulator
-from tests.flink.jobs import environment, running
+from tests.flink.jobs import Job, environment, running
 from tests.flink.lineage import listener_jar, listening
 
 
@@ -55,4 +56,38 @@ def test_a_listener_is_told_what_a_job_reads_and_writes(listener: Path, tmp_path
         "sink",
         f"sink {topic}",
         f"source CONTINUOUS_UNBOUNDED {orders} {returns}",
+    ]
+
+
+@pytest.mark.feature("LIN-01")
+def test_a_listener_is_told_what_tables_read_and_write_under_their_names(listener: Path, tmp_path: Path) -> None:
+    lineage = tmp_path / "lineage"
+    env = environment(settings=listening(lineage))
+    env.add_jars(listener.as_uri())
+    tables = StreamTableEnvironment.create(env)
+    with Emulator() as emulator:
+        for name in ("orders", "returns", "known"):
+            emulator.create_topic(f"projects/p/topics/{name}")
+        for name in ("orders", "returns"):
+            emulator.create_subscription(f"projects/p/subscriptions/{name}", f"projects/p/topics/{name}")
+        common = f"'connector' = 'pubsub', 'project' = 'p', 'format' = 'json', 'emulator-endpoint' = '{emulator.endpoint}'"
+        tables.execute_sql(
+            "CREATE TABLE read (id STRING, `publish-time` TIMESTAMP_LTZ(3) METADATA VIRTUAL,"
+            f" WATERMARK FOR `publish-time` AS `publish-time`) WITH ({common}, 'subscription' = 'orders;returns')"
+        )
+        tables.execute_sql(f"CREATE TABLE written (id STRING) WITH ({common}, 'topic' = 'known')")
+        job = Job(tables.execute_sql("INSERT INTO written SELECT UPPER(id) FROM read").get_job_client())
+        try:
+            job.wait_until(lineage.exists, "the listener has written the lineage")
+        finally:
+            job.cancel()
+    read = (
+        "pubsub/default_catalog.default_database.read"
+        " gcp{dynamic=false, resources=subscription:p:orders;subscription:p:returns}"
+    )
+    written = "pubsub/default_catalog.default_database.written gcp{dynamic=false, resources=topic:p:known}"
+    assert sorted(lineage.read_text().splitlines()) == [
+        f"edge {read} -> {written}",
+        f"sink {written}",
+        f"source CONTINUOUS_UNBOUNDED {read}",
     ]

@@ -117,7 +117,8 @@ def test_a_graph_has_the_lineage_before_anything_runs(stream: DataStream) -> Non
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_table_has_one_dataset_with_all_resources_and_says_whether_rows_name_more(stream: DataStream, dynamic: bool) -> None:
     lineage = parsed(json.dumps(_lineage.table_lineage([ORDERS, RETURNS], dynamic=dynamic)))
-    [dataset] = lineage.ofSink().datasets()
+    [dataset] = lineage.named("catalog.database.orders").ofSink().datasets()
+    assert dataset.name() == "catalog.database.orders"
     facet = dataset.facets()["gcp"]
     assert dataset.namespace() == "pubsub"
     assert list(facet.resources()) == ["subscription:my-project:orders", "subscription:other-project:returns"]

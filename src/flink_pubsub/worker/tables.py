@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from flink_pubsub import _checks
+from flink_pubsub._lineage import table_lineage
 from flink_pubsub._pyflink import worker_spec
 from flink_pubsub.bridge.connector import Built, RequestRefusedError
 from flink_pubsub.destinations import SubscriptionDestination, TopicDestination
@@ -60,7 +61,15 @@ def build(request: Mapping[str, Any]) -> Built:
             connector = PubSubSinkConnector(_sink(values, request["metadata"]))
     except ConfigurationError as error:
         raise RequestRefusedError(sql_error(error, direction)) from None
-    return Built(connector, {"worker_spec": json.loads(worker_spec(request["python_executable"]))})
+    spec = json.loads(worker_spec(request["python_executable"]))
+    return Built(connector, {"worker_spec": spec, "lineage": _lineage(connector, request["metadata"])})
+
+
+def _lineage(connector: PubSubSourceConnector | PubSubSinkConnector, metadata: Sequence[str]) -> Mapping[str, object]:
+    if isinstance(connector, PubSubSourceConnector):
+        return table_lineage(connector.spec.subscriptions)
+    topic = connector.spec.topic
+    return table_lineage([] if topic is None else [topic], dynamic="topic" in metadata)
 
 
 def _typed(option: TableOption, value: Any) -> Any:

@@ -40,9 +40,9 @@ public final class PythonSink<T> implements Sink<T>, LineageVertexProvider {
         this.lineage = lineage;
     }
 
-    /** This sink, showing the resources it writes to; {@code json} as {@link Lineage#parse} wants it. */
-    public PythonSink<T> withLineage(String json) {
-        return new PythonSink<>(connector, workerSpec, elements, payloads, Lineage.parse(json));
+    /** This sink, showing the resources it writes to. */
+    public PythonSink<T> withLineage(Lineage resources) {
+        return new PythonSink<>(connector, workerSpec, elements, payloads, resources);
     }
 
     @Override

@@ -52,9 +52,9 @@ public final class PythonSource<T>
         this.lineage = lineage;
     }
 
-    /** This source, showing the resources it reads; {@code json} as {@link Lineage#parse} wants it. */
-    public PythonSource<T> withLineage(String json) {
-        return new PythonSource<>(connector, spec, decoder, type, bounded, Lineage.parse(json));
+    /** This source, showing the resources it reads. */
+    public PythonSource<T> withLineage(Lineage resources) {
+        return new PythonSource<>(connector, spec, decoder, type, bounded, resources);
     }
 
     @Override

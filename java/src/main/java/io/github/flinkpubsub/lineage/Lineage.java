@@ -71,6 +71,15 @@ public final class Lineage implements Serializable {
         return value;
     }
 
+    /** The same with a single dataset, under that name. */
+    public Lineage named(String name) {
+        if (datasets.size() != 1) {
+            throw new IllegalStateException("one name for " + datasets.size() + " datasets");
+        }
+        Dataset dataset = datasets.get(0);
+        return new Lineage(List.of(new Dataset(dataset.namespace, name, dataset.facet)));
+    }
+
     /** The lineage of a source. */
     public SourceLineageVertex ofSource(Boundedness boundedness) {
         return new SourceVertex(datasets, boundedness);

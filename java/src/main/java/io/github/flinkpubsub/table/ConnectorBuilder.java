@@ -18,16 +18,19 @@ import org.apache.flink.table.api.ValidationException;
 final class ConnectorBuilder {
     private static final String MODULE = "flink_pubsub.worker.tables";
 
+    private final String table;
     private final String direction;
     private final ObjectNode options;
     private final PlanTimePython python;
 
     /**
+     * @param table the table's name in its catalog
      * @param direction source or sink
      * @param options what is set, see {@link TableOptions#given}
      * @param session configuration of the session that plans
      */
-    ConnectorBuilder(String direction, ObjectNode options, ReadableConfig session) {
+    ConnectorBuilder(String table, String direction, ObjectNode options, ReadableConfig session) {
+        this.table = table;
         this.direction = direction;
         this.options = options;
         this.python = PlanTimePython.of(session);
@@ -56,6 +59,6 @@ final class ConnectorBuilder {
         if (answer.refusal != null) {
             throw new ValidationException(answer.refusal);
         }
-        return new BuiltConnector(answer.connector, answer.facts);
+        return new BuiltConnector(table, answer.connector, answer.facts);
     }
 }

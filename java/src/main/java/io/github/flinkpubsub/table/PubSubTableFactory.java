@@ -85,6 +85,7 @@ public final class PubSubTableFactory implements DynamicTableSourceFactory, Dyna
 
     private ConnectorBuilder builder(String direction, FactoryUtil.TableFactoryHelper helper, Context context) {
         return new ConnectorBuilder(
+                context.getObjectIdentifier().asSummaryString(),
                 direction,
                 options().given(direction, helper.getOptions(), context.getCatalogTable().getOptions()),
                 context.getConfiguration());

@@ -41,7 +41,8 @@ final class PubSubTableSink implements DynamicTableSink {
     @Override
     public SinkRuntimeProvider getSinkRuntimeProvider(Context context) {
         MessageEncoder<RowData> messages = new MessageEncoder<>(format.createRuntimeEncoder(context, physicalType));
-        return SinkV2Provider.of(new PythonSink<>(built.connector, built.workerSpec, null, messages), parallelism);
+        PythonSink<RowData> sink = new PythonSink<>(built.connector, built.workerSpec, null, messages);
+        return SinkV2Provider.of(sink.withLineage(built.lineage), parallelism);
     }
 
     @Override

@@ -10,9 +10,11 @@ import java.util.stream.IntStream;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.serialization.DeserializationSchema;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
+import org.apache.flink.api.dag.Transformation;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.datastream.DataStreamSource;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.streaming.api.transformations.SourceTransformationWrapper;
 import org.apache.flink.table.connector.ChangelogMode;
 import org.apache.flink.table.connector.Projection;
 import org.apache.flink.table.connector.ProviderContext;
@@ -112,7 +114,7 @@ final class PubSubTableSource
         TypeInformation<RowData> type = context.createTypeInformation(producedType);
         PythonSource<RowData> source =
                 new PythonSource<>(built.connector, built.workerSpec, decoder(context), type, false);
-        return new Provider(source, watermarks, "PubSubSource-" + table, parallelism);
+        return new Provider(source.withLineage(built.lineage), watermarks, "PubSubSource-" + table, parallelism);
     }
 
     private RowDecoder decoder(ScanContext context) {
@@ -153,7 +155,13 @@ final class PubSubTableSource
         return "Pub/Sub";
     }
 
-    /** Unlike Flink's own provider of a source, it lets the source make the watermarks of each split. */
+    /**
+     * Unlike Flink's own provider of a source, it lets the source make the watermarks of each split.
+     *
+     * <p>The planner knows the lineage of its own provider only, and would give a stream that is a source a lineage without
+     * facets. So it gets a stream behind the source: Flink's wrapper for sources of another parallelism, which is nothing in the
+     * job.
+     */
     private static final class Provider implements DataStreamScanProvider {
         private final PythonSource<RowData> source;
         private final WatermarkStrategy<RowData> watermarks;
@@ -172,7 +180,12 @@ final class PubSubTableSource
         public DataStream<RowData> produceDataStream(ProviderContext context, StreamExecutionEnvironment env) {
             DataStreamSource<RowData> stream = env.fromSource(source, watermarks, name);
             context.generateUid("pubsub").ifPresent(stream::uid);
-            return stream;
+            if (parallelism != null) {
+                stream.setParallelism(parallelism);
+            }
+            Transformation<RowData> wrapper = new SourceTransformationWrapper<>(stream.getTransformation());
+            wrapper.setParallelism(stream.getParallelism(), false);
+            return new DataStream<>(env, wrapper);
         }
 
         @Override
