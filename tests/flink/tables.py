@@ -9,6 +9,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyflink.table import StreamTableEnvironment
+from pyflink.util.exceptions import JavaException
 
 from flink_pubsub.emulator import Emulator
 from flink_pubsub.wire.pubsub_pb2 import PubsubMessage
@@ -65,13 +66,9 @@ def rows(env: StreamTableEnvironment, query: str, count: int) -> list[tuple[Any,
 
 
 def refusal(env: StreamTableEnvironment, statement: str) -> str:
-    """What the planner says of a statement that it must refuse: the texts of the Java exception and its causes."""
+    """What the planner says of a statement that it must refuse: the Java exception with all its causes."""
     try:
         env.execute_sql(statement)
-    except Py4JJavaError as error:
-        texts, thrown = [], error.java_exception
-        while thrown is not None:
-            texts.append(str(thrown.getMessage()))
-            thrown = thrown.getCause()
-        return "\n".join(texts)
+    except (Py4JJavaError, JavaException) as error:
+        return str(error)
     raise AssertionError(f"this was planned: {statement}")

@@ -122,11 +122,12 @@ final class TableOptions {
             } else if (value instanceof MemorySize) {
                 given.put(key, ((MemorySize) value).getBytes());
             } else if (value instanceof List) {
-                requireNoEmptyEntry(key, texts.get(key));
+                requireNoEmptyEntry(key, texts.get(key), ";");
                 ArrayNode values = given.putArray(key);
                 ((List<?>) value).forEach(each -> values.add((String) each));
             } else if (value instanceof Map) {
                 requireOneForm(key, texts);
+                requireNoEmptyEntry(key, texts.get(key), ",");
                 ObjectNode values = given.putObject(key);
                 ((Map<?, ?>) value).forEach((name, each) -> values.put((String) name, (String) each));
             } else if (value != null) {
@@ -135,8 +136,8 @@ final class TableOptions {
         }
 
         /** Flink leaves such entries out, which hides a missing name. */
-        private static void requireNoEmptyEntry(String key, String text) {
-            if (text != null && Arrays.stream(text.split(";", -1)).anyMatch(String::isBlank)) {
+        private static void requireNoEmptyEntry(String key, String text, String separator) {
+            if (text != null && Arrays.stream(text.split(separator, -1)).anyMatch(String::isBlank)) {
                 throw new ValidationException("'" + key + "' must not have an empty entry (got '" + text + "').");
             }
         }
