@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -12,26 +15,43 @@ from pyflink.table import StreamTableEnvironment
 from pyflink.util.exceptions import JavaException
 
 from flink_pubsub.emulator import Emulator
+from flink_pubsub.emulator.clock import Clock
 from flink_pubsub.wire.pubsub_pb2 import PubsubMessage
 from tests.flink.jobs import environment, eventually, workers
+from tests.flink.lineage import compile_java
 
 TOPIC, SUBSCRIPTION = "projects/p/topics/orders", "projects/p/subscriptions/orders-sub"
 
 
-def table_environment(*, parallelism: int = 1, checkpoint_millis: int | None = 200) -> StreamTableEnvironment:
+def table_environment(*jars: str, parallelism: int = 1, checkpoint_millis: int | None = 200) -> StreamTableEnvironment:
     """A table environment whose queries run in a mini-cluster each, with checkpoints and without restarts."""
-    return StreamTableEnvironment.create(environment(parallelism=parallelism, checkpoint_millis=checkpoint_millis))
+    env = environment(parallelism=parallelism, checkpoint_millis=checkpoint_millis)
+    if jars:
+        env.add_jars(*jars)
+    return StreamTableEnvironment.create(env)
 
 
 @contextmanager
-def orders(*messages: PubsubMessage, ordered: bool = False) -> Iterator[Emulator]:
+def orders(*messages: PubsubMessage, ordered: bool = False, clock: Clock = time.monotonic) -> Iterator[Emulator]:
     """An emulator whose subscription orders-sub has these messages, in their order."""
-    with Emulator() as emulator:
+    with Emulator(clock=clock) as emulator:
         emulator.create_topic(TOPIC)
         emulator.create_subscription(SUBSCRIPTION, TOPIC, ack_deadline_seconds=10, enable_message_ordering=ordered)
         for message in messages:
             emulator.publish_all(TOPIC, [message])
         yield emulator
+
+
+def formats_jar(folder: Path) -> str:
+    """The URL of a jar with the formats of `TestFormats.java`, made in the folder."""
+    jar, classes = folder / "formats.jar", folder / "classes"
+    compile_java(Path(__file__).with_name("TestFormats.java"), classes)
+    with zipfile.ZipFile(jar, "w") as archive:
+        for path in classes.rglob("*.class"):
+            archive.write(path, path.relative_to(classes).as_posix())
+        factories = "tests.TestFormats$Lines\ntests.TestFormats$Clashing\n"
+        archive.writestr("META-INF/services/org.apache.flink.table.factories.Factory", factories)
+    return jar.as_uri()
 
 
 def json_messages(*payloads: str, **fields: Any) -> list[PubsubMessage]:
