@@ -138,6 +138,17 @@ class ScriptedServer(grpc.GenericRpcHandler):
         return self.answers[method](request, context)
 
 
+def nacked(server: ScriptedServer, count: int) -> set[str]:
+    """The ack ids given back, once there are so many."""
+    found: set[str] = set()
+    while len(found) < count:
+        method, body = server.calls.get(timeout=WAIT)
+        if method == "ModifyAckDeadline":
+            request = wire.ModifyAckDeadlineRequest.FromString(body)
+            found.update(request.ack_ids if request.ack_deadline_seconds == 0 else ())
+    return found
+
+
 def refuse(code: grpc.StatusCode, details: str = "") -> Callable[[bytes, grpc.ServicerContext], bytes]:
     """An answer that fails the call."""
 

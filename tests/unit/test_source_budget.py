@@ -16,7 +16,7 @@ from flink_pubsub.emulator import Emulator, ManualClock
 from flink_pubsub.errors import SubscriberBufferError
 from flink_pubsub.wire import pubsub_pb2 as wire
 from tests.unit.source_reading import ORDERS, RETURNS, TOPIC, Reading, publish
-from tests.unit.source_support import WAIT, ScriptedServer, ServerStream, accept, eventually, received_message
+from tests.unit.source_support import ScriptedServer, ServerStream, accept, eventually, nacked, received_message
 
 
 @dataclass
@@ -67,17 +67,6 @@ def server() -> Iterator[ScriptedServer]:
 def response(first: int, count: int, size: int = 4) -> bytes:
     messages = [received_message(f"m{n}", b"x" * size) for n in range(first, first + count)]
     return wire.StreamingPullResponse(received_messages=messages).SerializeToString()
-
-
-def nacked(server: ScriptedServer, count: int) -> set[str]:
-    """The ack ids given back, once there are so many."""
-    found: set[str] = set()
-    while len(found) < count:
-        method, body = server.calls.get(timeout=WAIT)
-        if method == "ModifyAckDeadline":
-            request = wire.ModifyAckDeadlineRequest.FromString(body)
-            found.update(request.ack_ids if request.ack_deadline_seconds == 0 else ())
-    return found
 
 
 @pytest.mark.feature("SRC-10")

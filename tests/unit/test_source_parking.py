@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import grpc
 import pytest
 
-from flink_pubsub.emulator import Emulator
+from flink_pubsub.core.chunks import Delivery
+from flink_pubsub.emulator import Emulator, ManualClock
 from flink_pubsub.errors import SubscriptionError
 from flink_pubsub.options import OrderingMode
 from flink_pubsub.wire import pubsub_pb2 as wire
+from flink_pubsub.worker.decoding import Payload
 from tests.unit.source_reading import ORDERS, RETURNS, TOPIC, Reading, publish
-from tests.unit.source_support import ScriptedServer, accept, eventually, response
+from tests.unit.source_support import ScriptedServer, accept, eventually, nacked, response
 
 pytestmark = pytest.mark.feature("SRC-23")
 PATH = ORDERS.resource_path
@@ -97,6 +100,23 @@ def test_a_split_within_its_bounds_is_not_parked_however_long_it_is_paused(emula
     reading.reader.close(5)
 
 
+def test_a_fetch_that_waits_while_its_split_is_paused_ends_when_it_is_resumed_at_once(emulator: Emulator) -> None:
+    reading = Reading(emulator)
+    reading.assign(ORDERS)
+    reading.reader.pause_or_resume(["split-0"], [])
+    publish(emulator, 200)
+    eventually(lambda: reading.gauge("bufferedMessages") == 200)
+    for _ in range(50):
+        began = time.monotonic()
+        flips = threading.Thread(target=flip, args=(reading, 3))
+        flips.start()
+        assert reading.reader.poll(30)
+        assert time.monotonic() - began < 15
+        flips.join()
+        publish(emulator, 1)
+    reading.reader.close(5)
+
+
 def test_quick_pauses_and_resumes_lose_no_wake_up(emulator: Emulator) -> None:
     reading = Reading(emulator, paused_split_buffer_max_messages=1)
     reading.assign(ORDERS)
@@ -140,34 +160,6 @@ def test_a_parked_split_starts_each_key_over_in_order(emulator: Emulator) -> Non
     reading.reader.close(5)
 
 
-@pytest.mark.feature("SRC-27")
-def test_a_permanent_failure_of_a_paused_split_fails_the_job(emulator: Emulator) -> None:
-    reading = Reading(emulator)
-    reading.assign(ORDERS)
-    emulator.wait_until(lambda: emulator.open_streams() == 1)
-    reading.reader.pause_or_resume(["split-0"], [])
-    emulator.delete_subscription(PATH)
-    error = reading.context.failure()
-    assert isinstance(error, SubscriptionError)
-    assert error.subscription == PATH
-    reading.reader.close(5)
-
-
-@pytest.mark.feature("SRC-27")
-def test_a_permission_taken_away_is_noticed_by_what_is_held_when_no_stream_is_open(emulator: Emulator) -> None:
-    reading = Reading(emulator, flow_control_max_outstanding_element_count=10)
-    reading.assign(ORDERS)
-    publish(emulator, 50)
-    eventually(lambda: reading.gauge("bufferedMessages") == 10)
-    reading.reader.pause_or_resume(["split-0"], [])
-    assert emulator.close_streams() == 1  # the service's routine; without room none is opened in its place
-    emulator.fail_next("ModifyAckDeadline", grpc.StatusCode.PERMISSION_DENIED, "revoked")
-    error = reading.context.failure()
-    assert isinstance(error, SubscriptionError)
-    assert (error.subscription, error.status, emulator.open_streams()) == (PATH, "PERMISSION_DENIED", 0)
-    reading.reader.close(5)
-
-
 def test_a_parked_split_notices_only_when_it_is_resumed_that_its_subscription_is_gone(emulator: Emulator) -> None:
     reading = Reading(emulator, paused_split_buffer_max_messages=1)
     reading.assign(ORDERS)
@@ -202,6 +194,41 @@ def test_a_failure_on_the_way_into_the_park_fails_no_job_and_is_counted(server: 
     stream.end(grpc.StatusCode.NOT_FOUND, "gone")
     eventually(lambda: reading.reader.metrics().lasting["subscriberFailuresUnreported"] == 1)
     assert reading.context.failures.empty()
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-28")
+def test_a_park_whose_connections_do_not_end_in_time_is_counted_and_the_split_goes_on(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    reading = Reading(server.endpoint, clock=clock, paused_split_buffer_max_messages=1)
+    reading.assign(ORDERS)
+    stream = server.stream()
+    stream.send(response("a", "b"))
+    eventually(lambda: reading.gauge("bufferedMessages") == 2)
+    take, released, entered = reading.reader._decoding.take, threading.Event(), threading.Event()
+
+    def stuck(received: wire.StreamingPullResponse) -> Delivery[Payload]:
+        entered.set()
+        released.wait(10)
+        return take(received)
+
+    monkeypatch.setattr(reading.reader._decoding, "take", stuck)
+    stream.send(response("c"))
+    assert entered.wait(10)
+    reading.reader.pause_or_resume(["split-0"], [])
+    clock.advance(1)
+    parked(reading)
+    assert reading.reader.metrics().lasting["subscriberShutdownsAbandoned"] == 0
+    clock.advance(6)
+    eventually(lambda: reading.reader.metrics().lasting["subscriberShutdownsAbandoned"] == 1)
+    monkeypatch.setattr(reading.reader._decoding, "take", take)
+    reading.reader.pause_or_resume([], ["split-0"])
+    server.stream().send(response("d"))
+    assert reading.take(1) == [b"data"]
+    released.set()
+    assert nacked(server, 3) == {"ack-a", "ack-b", "ack-c"}
     reading.reader.close(5)
 
 

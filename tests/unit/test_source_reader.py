@@ -6,20 +6,21 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 import grpc
 import pytest
 
 from flink_pubsub.bridge.connector import Split
 from flink_pubsub.emulator import Emulator, ManualClock
-from flink_pubsub.errors import DeserializationError, SubscriptionError
+from flink_pubsub.errors import DeserializationError
 from flink_pubsub.options import Connection, OrderingMode
 from flink_pubsub.schemas import PubSubDeserializationSchema
 from flink_pubsub.source import SourceSpec
 from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.reader import PubSubReader
 from tests.unit.source_reading import ORDERS, RETURNS, TOPIC, Reading, publish
-from tests.unit.source_support import FakeContext, eventually
+from tests.unit.source_support import FakeContext, ScriptedServer, accept, eventually, response
 
 
 @pytest.fixture
@@ -267,18 +268,6 @@ def test_a_paused_split_is_not_drained_and_another_one_is(emulator: Emulator) ->
 
 
 @pytest.mark.feature("SRC-27")
-def test_a_subscription_that_is_deleted_fails_the_job_naming_it(emulator: Emulator) -> None:
-    reading = Reading(emulator)
-    reading.assign(ORDERS)
-    emulator.wait_until(lambda: emulator.open_streams() == 1)
-    emulator.delete_subscription(ORDERS.resource_path)
-    error = reading.context.failure()
-    assert isinstance(error, SubscriptionError)
-    assert (error.subscription, error.status) == (ORDERS.resource_path, "NOT_FOUND")
-    reading.reader.close(5)
-
-
-@pytest.mark.feature("SRC-27")
 @pytest.mark.parametrize("normally", [True, False])
 def test_streams_that_end_cost_no_message_and_no_duplicate(emulator: Emulator, reading: Reading, normally: bool) -> None:
     published = []
@@ -300,6 +289,30 @@ def test_a_failing_schema_raises_from_poll(emulator: Emulator) -> None:
         reading.reader.poll(10)
     assert reading.counter("numRecordsInErrors") == 1
     reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-13")
+def test_streams_and_extensions_keep_to_the_users_bounds() -> None:
+    with ScriptedServer() as server:
+        server.answers["ModifyAckDeadline"] = accept
+        clock = ManualClock()
+        reading = Reading(
+            server.endpoint,
+            clock=clock,
+            min_duration_per_ack_extension=timedelta(seconds=30),
+            max_duration_per_ack_extension=timedelta(seconds=40),
+        )
+        reading.assign(ORDERS)
+        stream = server.stream()
+        assert stream.first.stream_ack_deadline_seconds == 30
+        stream.send(response("a"))
+        eventually(lambda: reading.gauge("bufferedMessages") == 1)
+        reading.reader._holdings[ORDERS.resource_path].deadlines.held(500, 1000)
+        reading.reader._holdings[ORDERS.resource_path].deadlines.adapt()
+        clock.advance(25)
+        request = wire.ModifyAckDeadlineRequest.FromString(server.calls.get(timeout=10)[1])
+        assert (request.ack_deadline_seconds, list(request.ack_ids)) == (40, ["ack-a"])
+        reading.reader.close(1)
 
 
 @pytest.mark.feature("SRC-13")
