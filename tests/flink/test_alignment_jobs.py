@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -81,15 +81,19 @@ def aligned(emulator: Emulator, **options: Any) -> StreamExecutionEnvironment:
 
 
 def stopped(emulator: Emulator, job: Job) -> int:
-    """Waits until the one ahead has stopped while the other one was drained; returns how far it got."""
-    seen = [-1, -2, -3, -4]
+    """Waits until the one behind is drained and the one ahead stood still for five checkpoints; returns how far it got."""
+    reached, since = -1, 0
 
     def still() -> bool:
-        seen.append(emulator.counts(path("ahead")).acked)
-        return len(set(seen[-20:])) == 1 and emulator.counts(path("behind")).acked == SHORT
+        nonlocal reached, since
+        checkpoints = job.rest().completed_checkpoints()
+        acked = emulator.counts(path("ahead")).acked
+        if acked != reached or not acked or emulator.counts(path("behind")).acked < SHORT:
+            reached, since = acked, checkpoints
+        return checkpoints >= since + 5
 
     job.wait_until(still, "the one behind is drained and the one ahead has stopped")
-    return seen[-1]
+    return reached
 
 
 def emitted(emulator: Emulator) -> list[str]:
@@ -120,16 +124,17 @@ def test_the_split_that_is_ahead_stops_for_several_lease_periods_and_goes_on_wit
         metrics = job.metrics("aligned")
         assert (metrics["splitsParked"], metrics["parkedSplits"]) == ("0", "0")
         assert 0 < int(metrics["bufferedMessages"]) <= 1000
-        deliveries = emulator.counts(path("ahead")).delivered
         publish(emulator, "behind", range(SHORT, COUNT))
         for name in ("ahead", "behind"):
             job.wait_until(lambda name=name: emulator.counts(path(name)).acked == COUNT, f"{name} is drained")  # type: ignore[misc]
+        deliveries = emulator.counts(path("ahead")).delivered
     records = emitted(emulator)
     duplicates = len(records) - len(set(records))
     peak = max(sizes) >> 20
-    record_property("duplicates", duplicates)
-    record_property("peak_megabytes", peak)
-    print(f"deliveries={deliveries} duplicates={duplicates} peak={peak} MiB")
+    figures = {"deliveries": deliveries, "redeliveries": deliveries - COUNT, "duplicates": duplicates, "peak_megabytes": peak}
+    for name, figure in figures.items():
+        record_property(name, figure)
+    print("paused:", figures)
     assert set(records) == {f"{name} {second}" for name in ("ahead", "behind") for second in range(COUNT)}
     assert duplicates == 0
     assert peak < 56 + 64
@@ -149,11 +154,22 @@ def test_a_paused_split_parks_beyond_its_bound_and_comes_back_when_it_is_resumed
 
 
 @pytest.mark.feature("SRC-27")
-def test_deleting_the_subscription_of_a_paused_split_fails_the_job_naming_it(emulator: Emulator) -> None:
+@pytest.mark.parametrize(
+    ("cause", "status"),
+    [
+        (lambda emulator: emulator.delete_subscription(path("ahead")), "NOT_FOUND"),
+        (lambda emulator: emulator.deny("StreamingPull", path("ahead")), "PERMISSION_DENIED"),
+        (lambda emulator: emulator.detach_subscription(path("ahead")), "FAILED_PRECONDITION"),
+    ],
+    ids=["deleted", "denied", "detached"],
+)
+def test_losing_the_subscription_of_a_paused_split_fails_the_job_naming_it(
+    emulator: Emulator, cause: Callable[[Emulator], None], status: str
+) -> None:
     with running(aligned(emulator)) as job:
         stopped(emulator, job)
-        emulator.delete_subscription(path("ahead"))
+        cause(emulator)
         eventually(lambda: not job.alive, "the job has failed")
         message = job.failure()
     assert path("ahead") in message
-    assert "NOT_FOUND" in message
+    assert status in message

@@ -19,13 +19,17 @@ from pyflink.datastream.functions import ProcessAllWindowFunction
 from pyflink.datastream.window import TumblingEventTimeWindows
 
 from flink_pubsub import (
+    OrderingMode,
     PubSubDeserializationSchema,
     PubsubMessage,
     PubSubSource,
     SubscriptionDestination,
 )
+from flink_pubsub.bridge.frames import NO_TIMESTAMP
 from flink_pubsub.emulator import Emulator
-from tests.flink.jobs import environment, failure_of
+from flink_pubsub.wire import pubsub_pb2 as wire
+from tests.flink.jobs import PATIENCE, environment, failure_of
+from tests.unit.source_support import ScriptedServer, accept, received_message
 
 ORDERS = SubscriptionDestination("p", "orders")
 
@@ -165,6 +169,26 @@ def test_the_publish_time_is_the_timestamp_of_a_record(emulator: Emulator, schem
     assert (value, timestamp) == ("x", published.publish_time.ToMilliseconds())
 
 
+@pytest.mark.feature("SRC-30")
+@pytest.mark.parametrize("schema", [PubSubDeserializationSchema.payload(bytes.decode), "jvm"])
+def test_a_message_without_a_publish_time_is_emitted_without_a_timestamp(schema: Any) -> None:
+    if schema == "jvm":
+        schema = PubSubDeserializationSchema.payload(SimpleStringSchema())
+    message = received_message("m1", b"timeless")
+    message.message.ClearField("publish_time")
+    with ScriptedServer() as server:
+        described = wire.Subscription(name=ORDERS.resource_path, topic="projects/p/topics/orders").SerializeToString()
+        server.answers = {"GetSubscription": lambda request, context: described}
+        server.answers |= {"Acknowledge": accept, "ModifyAckDeadline": accept}
+        built = PubSubSource.builder().subscriptions(ORDERS).deserializer(schema).emulator_endpoint(server.endpoint).build()
+        stream = environment().from_source(built, WatermarkStrategy.no_watermarks(), "source").process(Timestamps())
+        with stream.execute_and_collect() as results:
+            pull = server.streams.get(timeout=PATIENCE)
+            pull.send(wire.StreamingPullResponse(received_messages=[message]).SerializeToString())
+            assert next(results) == ("timeless", NO_TIMESTAMP)
+            pull.end()
+
+
 class OwnTime(PubSubDeserializationSchema):
     """Takes event time from the payload: seconds."""
 
@@ -195,6 +219,21 @@ def test_windows_fire_on_event_time_from_the_payload(emulator: Emulator) -> None
     windows = stream.window_all(TumblingEventTimeWindows.of(Time.seconds(10))).process(Count())
     with windows.execute_and_collect() as results:
         assert list(islice(results, 2)) == [(0, [1, 4, 9]), (10_000, [12])]
+
+
+@pytest.mark.feature("SRC-08")
+def test_a_subtask_without_a_split_holds_no_watermark_back(emulator: Emulator) -> None:
+    emulator.create_topic("projects/p/topics/ordered")
+    emulator.create_subscription("projects/p/subscriptions/ordered", "projects/p/topics/ordered", enable_message_ordering=True)
+    for second in (1, 12, 31):
+        emulator.publish("projects/p/topics/ordered", str(second).encode())
+    builder = PubSubSource.builder().subscriptions(SubscriptionDestination("p", "ordered")).deserializer(OwnTime())
+    built = builder.ordering_mode(OrderingMode.PER_KEY).emulator_endpoint(emulator.endpoint).build()
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(10))
+    stream = environment(parallelism=3).from_source(built, strategy, "source")
+    windows = stream.window_all(TumblingEventTimeWindows.of(Time.seconds(10))).process(Count())
+    with windows.execute_and_collect() as results:
+        assert list(islice(results, 2)) == [(0, [1]), (10_000, [12])]
 
 
 class KeepsCollector(PubSubDeserializationSchema):

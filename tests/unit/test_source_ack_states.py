@@ -65,11 +65,11 @@ class Trackers(RuleBasedStateMachine):
         receipt = self.trackers[split].receive(Delivery(ack_ids, ids, [size] * len(ids), ids), 0)
         acknowledge = []
         for message_id, ack_id in zip(ids, ack_ids, strict=True):
-            current = [m for m in self.known(*HELD, "acknowledging") if m.message_id == message_id]
+            current = [m for m in self.known(*HELD, "acknowledging", "late") if m.message_id == message_id]
             if not current:
                 self.sequences[split] += 1
                 self.messages.append(Model(split, self.sequences[split], message_id, ack_id, size))
-            elif current[0].state == "acknowledging":
+            elif current[0].state not in HELD:
                 acknowledge.append(ack_id)
             else:
                 current[0].ack_id, current[0].lapsed = ack_id, False
@@ -109,10 +109,11 @@ class Trackers(RuleBasedStateMachine):
         for split, tracker in enumerate(self.trackers):
             acks = tracker.complete(self.completed)
             covered = [m for m in self.known("bound") if m.split == split and m.checkpoint <= self.completed]
-            assert acks.ack_ids == [m.ack_id for m in covered]
-            assert acks.message_ids == [m.message_id for m in covered]
+            assert acks.ack_ids == [m.ack_id for m in covered if not m.lapsed]
+            assert acks.message_ids == [m.message_id for m in covered if not m.lapsed]
+            assert acks.late == [m.ack_id for m in covered if m.lapsed]
             for message in covered:
-                message.state = "acknowledging"
+                message.state = "late" if message.lapsed else "acknowledging"
             self.unanswered.append((tracker, acks))
 
     @precondition(lambda self: self.unanswered)
@@ -176,7 +177,7 @@ class Trackers(RuleBasedStateMachine):
 
     @invariant()
     def what_is_known_is_what_is_held_or_being_acknowledged(self) -> None:
-        assert set(self.index) == {m.message_id for m in self.known(*HELD, "acknowledging")}
+        assert set(self.index) == {m.message_id for m in self.known(*HELD, "acknowledging", "late")}
 
     def teardown(self) -> None:
         if not hasattr(self, "trackers"):
@@ -186,7 +187,7 @@ class Trackers(RuleBasedStateMachine):
             assert (tracker.held_messages, tracker.held_bytes, tracker.buffered_messages) == (0, 0, 0)
         for tracker, acks in self.unanswered:
             tracker.forget(acks.message_ids)
-        assert self.index == {}
+        assert set(self.index) == {message.message_id for message in self.known("late")}
 
 
 TestTrackers = pytest.mark.feature("SRC-15")(Trackers.TestCase)
@@ -372,7 +373,7 @@ class Ordered(RuleBasedStateMachine):
         self.tracker.snapshot(self.checkpoint, self.position)
         if complete:
             acks = self.tracker.complete(self.checkpoint)
-            self.to_service += [("ack", ack_id) for ack_id in acks.ack_ids]
+            self.to_service += [("ack", ack_id) for ack_id in acks.ack_ids + acks.late]
             self.tracker.forget(acks.message_ids)
 
     def teardown(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flink_pubsub.core import late
 from flink_pubsub.core.acks import AckTracker
 from flink_pubsub.core.chunks import Chunk, Delivery
 from flink_pubsub.core.positions import TrackerError
@@ -173,3 +174,40 @@ def test_where_order_is_kept_the_end_of_a_lease_takes_what_follows_in_the_key_al
         "payload-b2",
     ]
     assert one.close(13) == ["ack-a1-2", "ack-b1-2", "ack-a2-2", "ack-a3-2", "ack-c1", "ack-a4-2", "ack-a5-2", "ack-b2-2"]
+
+
+@pytest.mark.feature("BEY-01")
+def test_what_was_acknowledged_after_its_lease_had_ended_is_acknowledged_again_when_it_comes_again_and_never_emitted() -> None:
+    index: dict[str, Chunk[str]] = {}
+    one, two = AckTracker(index), AckTracker(index)
+    chunk = one.receive(delivery("a", "b", "c"), 0).chunk
+    assert chunk is not None
+    one.drain(3, 1000)
+    assert chunk.lapse(10) == []
+    one.receive(delivery("b", suffix="-2"), 11)
+    one.snapshot(1, 3)
+    acks = one.complete(1)
+    assert (acks.ack_ids, acks.late, acks.message_ids) == (["ack-b-2"], ["ack-a", "ack-c"], ["b"])
+    assert (one.held_messages, one.permits) == (0, (0, 0))
+    one.forget(acks.message_ids)
+    for tracker in (one, two):
+        receipt = tracker.receive(delivery("a", "d" + str(id(tracker)), suffix="-3"), 12)
+        assert receipt.acknowledge == ["ack-a-3"]
+        assert receipt.chunk is not None
+        assert len(receipt.chunk.message_ids) == 1
+
+
+@pytest.mark.feature("BEY-01")
+def test_of_late_acknowledgements_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late, "REMEMBERED", 2)
+    one = tracker()
+    chunk = one.receive(delivery("a", "b", "c"), 0).chunk
+    assert chunk is not None
+    one.drain(3, 1000)
+    chunk.lapse(10)
+    one.snapshot(1, 3)
+    assert one.complete(1).late == ["ack-a", "ack-b", "ack-c"]
+    receipt = one.receive(delivery("a", "b", "c", suffix="-2"), 11)
+    assert receipt.acknowledge == ["ack-b-2", "ack-c-2"]
+    assert receipt.chunk is not None
+    assert receipt.chunk.message_ids == ["a"]

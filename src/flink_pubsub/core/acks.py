@@ -5,7 +5,7 @@ that order, the JVM emits them in that order, and a checkpoint covers all of the
 message but its ack id, its message id and its size, in the lists of the response it came with (a `Chunk`); what state a
 message is in follows from a few positions, and every step moves many messages at once.
 
-Plain data, no threads, no clock: whoever uses trackers serialises the calls to all trackers that share an index.
+Plain data, no threads, no clock: whoever uses trackers serialises the calls to all that share an index.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 from flink_pubsub.core.budget import Tally
 from flink_pubsub.core.chunks import Acks, Chunk, Delivery, GivenBack, Receipt, Redelivered, Run, enter, without_holes
+from flink_pubsub.core.late import LateAcks
 from flink_pubsub.core.positions import Positions, TrackerError
 from flink_pubsub.core.returned import ReturnedKeys
 
@@ -33,7 +34,7 @@ class AckTracker(Generic[P]):
     3. *Bound* to a checkpoint: `snapshot` said that the JVM emitted it before that checkpoint.
     4. *Acknowledging*: `complete` for that checkpoint or a later one handed its ack id out. It takes no permit any more; its
        message id stays known until the service has answered, so that a delivery that crosses the acknowledgement is
-       acknowledged too instead of being emitted again.
+       acknowledged too instead of being emitted again; for longer, if its lease had ended before (see `LateAcks`).
     5. *Gone*: `forget` after 4; or from 1, 2 or 3 given back by `nack`, `lapse`, `park` or `close`, which leaves a hole in the
        sequence.
 
@@ -66,12 +67,11 @@ class AckTracker(Generic[P]):
         self._buffer: deque[Chunk[P]] = deque()
         self._positions = Positions()
         self._next = 1
-        self._drained = 0
-        self._parked = 0
+        self._drained = self._parked = 0
         self._closed = False
         self._lapsed = Tally()
-        self.held_messages = 0
-        self.held_bytes = 0
+        self._late: LateAcks[P] = LateAcks(index, self)
+        self.held_messages = self.held_bytes = 0
         self.buffered_messages = 0
         """Messages in state 1."""
         self.buffered_bytes = 0
@@ -139,7 +139,9 @@ class AckTracker(Generic[P]):
         """Where each message that is new stands in the delivery; it is kept under its last ack id."""
         for i, (ack_id, message_id) in enumerate(zip(delivery.ack_ids, delivery.message_ids, strict=True)):
             chunk = self._index.get(message_id)
-            if chunk is not None:
+            if chunk is not None and chunk.start == len(chunk.message_ids):
+                receipt.acknowledge.append(ack_id)
+            elif chunk is not None:
                 if chunk not in positions:
                     positions[chunk] = {known: i for i, known in enumerate(chunk.message_ids)}
                 position = positions[chunk][message_id]
@@ -207,8 +209,11 @@ class AckTracker(Generic[P]):
         while self._held and self._held[0].first + self._held[0].start <= position:
             chunk = self._held[0]
             high = min(len(chunk.message_ids), position - chunk.first + 1)
+            for lapsed in sorted(i for i in chunk.lapsed if i < high):
+                acks.late.append(self._drop(chunk, lapsed, GivenBack()))
+                self._late.remember(chunk.message_ids[lapsed])
             self._release(chunk, high, acks)
-            if high == len(chunk.message_ids):
+            if not chunk.held:
                 self._held.popleft()
         return acks
 
@@ -253,21 +258,19 @@ class AckTracker(Generic[P]):
 
     def lapse(self, chunk: Chunk[P], positions: Iterable[int], now: float) -> list[str]:
         """See `Owner`: messages in 1 are given back, those in 2 and 3 have lapsed."""
-        given_back = GivenBack()
+        given_back, nacked = GivenBack(), set[str]()
         positions = [i for i in positions if i >= chunk.start and chunk.ack_ids[i] is not None]
         handed_out = [i for i in positions if i < chunk.drained]
-        nacked: set[str] = set()
         for position in handed_out:
             self._lapse(chunk, position)
             key = chunk.keys[position] if self._returned is not None and chunk.keys else ""
             if key and key not in nacked:
                 given_back.ack_ids.append(chunk.ack_ids[position] or "")
                 nacked.add(key)
-        if nacked:
-            for each in self._from(chunk):
-                for i in range(each.start, each.drained):
-                    if each.keys and each.keys[i] in nacked and each.ack_ids[i] is not None:
-                        self._lapse(each, i)
+        for each in self._from(chunk) if nacked else ():
+            for i in range(each.start, each.drained):
+                if each.keys and each.keys[i] in nacked and each.ack_ids[i] is not None:
+                    self._lapse(each, i)
         if nacked or len(handed_out) < len(positions):
             self._give_back(chunk, set(positions).difference(handed_out), now, given_back, nacked=nacked)
             self._sweep()

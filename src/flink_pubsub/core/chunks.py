@@ -175,8 +175,10 @@ class Acks:
 
     ack_ids: list[str] = field(default_factory=list)
     message_ids: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+    """Ack ids of others, whose leases had ended: the service may accept them or not."""
     held: list[tuple[float, int]] = field(default_factory=list)
-    """When they were received, and how many then."""
+    """When those in `ack_ids` were received, and how many then."""
 
 
 @dataclass(slots=True)

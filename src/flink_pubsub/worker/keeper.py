@@ -71,7 +71,7 @@ class Keeper:
     ) -> None:
         """Acknowledges messages that the tracker let go of, and lets it forget each once the service has answered.
 
-        `settled` hears of so many messages at a time whether the service confirmed them, on this thread.
+        `settled` hears of so many messages at a time whether the service confirmed them, on this thread; not of late ones.
         """
 
         def answered(low: int, high: int, confirmed: bool) -> None:
@@ -81,8 +81,12 @@ class Keeper:
                 self.acked += high - low
             settled(high - low, confirmed)
 
+        def answered_late(low: int, high: int, confirmed: bool) -> None:
+            self.acked += confirmed * (high - low)
+
         path, lease = holding.subscription.resource_path, holding.deadlines.seconds
         self._sender.acknowledge(path, acks.ack_ids, lease, answered)
+        self._sender.acknowledge(path, acks.late, lease, answered_late)
 
     def acknowledge_again(self, holding: Holding, ack_ids: Sequence[str]) -> None:
         """Acknowledges deliveries of messages whose acknowledgement is already under way."""
