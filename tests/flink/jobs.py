@@ -43,6 +43,7 @@ def environment(
         "restart-strategy.fixed-delay.delay": "0 s",
         "taskmanager.memory.network.max": "64 mb",
         "rest.port": "0",
+        "pekko.ask.timeout": "60 s",  # on a busy machine a task may take longer than the default of 10 s to be deployed
         "metrics.fetcher.update-interval": "200 ms",
         **(settings or {}),
     }

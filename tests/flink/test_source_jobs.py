@@ -300,8 +300,8 @@ def test_a_key_file_that_cannot_be_used_fails_the_job_and_shows_neither_path_nor
         path.write_text(content)
     builder = PubSubSource.builder().subscriptions(ORDERS).deserializer(PubSubDeserializationSchema.payload(json.loads))
     message = failure(builder.service_account_key_file(str(path)).build())
-    assert "service_account_key_file" in message
-    assert "secret" not in message
+    assert "service_account_key_file" in message, message
+    assert "secret" not in message, message
 
 
 @pytest.mark.feature("SRC-06")
