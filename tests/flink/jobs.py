@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 from urllib.request import urlopen
 
@@ -20,6 +20,8 @@ from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 
 import flink_pubsub
+
+V = TypeVar("V")
 
 PATIENCE = 90.0
 """Bound of every wait in these tests; only a broken job reaches it."""
@@ -224,6 +226,21 @@ class Job:
             return self.rest().writer_metrics()
         except (OSError, Py4JJavaError):
             return {}
+
+    def shown(self, read: Callable[[], Mapping[str, V]], expected: Mapping[str, V]) -> Mapping[str, V]:
+        """Waits until the metrics that are read have these values, and returns all that was read then."""
+        now: Mapping[str, V] = {}
+
+        def are_shown() -> bool:
+            nonlocal now
+            now = read()
+            return expected.items() <= now.items()
+
+        try:
+            self.wait_until(are_shown, f"the metrics are {expected}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; they were {now} at last") from None
+        return now
 
     def cancel(self) -> None:
         if self.alive:

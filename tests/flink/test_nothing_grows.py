@@ -28,6 +28,9 @@ class Held:
     workers: int
     pipes: int
 
+    def within(self, other: Held) -> bool:
+        return self.threads <= other.threads and self.workers <= other.workers and self.pipes <= other.pipes
+
 
 def held() -> Held:
     threads = [thread.getName() for thread in get_gateway().jvm.java.lang.Thread.getAllStackTraces().keySet()]
@@ -54,6 +57,7 @@ def test_thirty_cycles_of_reader_and_writer_leave_no_thread_process_descriptor_o
 
     gateway = get_gateway()
     assert gateway is not None
+    eventually(lambda: held().workers == 0, "the job before this one is gone")
     before, files = held(), set(os.listdir(tempfile.gettempdir()))
     with pipe(100) as it:
         env = environment(restarts=CYCLES + 1)
@@ -66,6 +70,6 @@ def test_thirty_cycles_of_reader_and_writer_leave_no_thread_process_descriptor_o
             assert len(journal.read_bytes()) == CYCLES
             assert len(workers("reader")) == len(workers("writer")) == 1
         it.assert_nothing_lost()
-    eventually(lambda: held() == before, f"the bridge holds {before} again, not {held()}", 20)
+    eventually(lambda: held().within(before), f"the bridge holds no more than {before} again, not {held()}", 20)
     # The mini-cluster has a few folders of its own; what grew with the cycles would be more than those.
     assert len(set(os.listdir(tempfile.gettempdir())) - files) < CYCLES

@@ -90,7 +90,6 @@ def test_every_metric_of_writer_and_queue_is_shown_while_the_job_runs() -> None:
             "deadLetterPublisherShutdownsAbandoned": 0,
         }
         with running(env) as job:
-            job.wait_until(lambda: expected.items() <= job.writer_metrics().items(), "the metrics tell all of it")
-            metrics = job.writer_metrics()
+            metrics = job.shown(job.writer_metrics, expected)
     assert metrics["errorClass.NOT_FOUND.errors"] >= 1
     assert 0 < metrics["deadLetterFlushMillis"] <= metrics["longestDeadLetterFlushMillis"]

@@ -20,7 +20,7 @@ from flink_pubsub.source import SourceSpec
 from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.reader import PubSubReader
 from tests.unit.source_reading import ORDERS, RETURNS, TOPIC, Reading, publish
-from tests.unit.source_support import FakeContext, ScriptedServer, accept, eventually, response
+from tests.unit.source_support import FakeContext, ScriptedServer, accept, eventually, nacked, response
 
 
 @pytest.fixture
@@ -119,6 +119,25 @@ def test_what_was_acknowledged_before_closing_still_goes_out(emulator: Emulator)
     reading.reader.close(5)
     counts = emulator.counts(ORDERS.resource_path)
     assert (counts.acked, counts.nacks) == (10, 0)
+
+
+@pytest.mark.feature("SRC-14")
+def test_closing_gives_back_what_was_still_on_its_way_too() -> None:
+    with ScriptedServer() as server:
+        server.answers["ModifyAckDeadline"] = accept
+        reading = Reading(server.endpoint)
+        reading.assign(ORDERS, ORDERS)
+        streams = [server.stream() for _ in range(2)]
+        streams[0].send(response("early"))
+        eventually(lambda: reading.gauge("bufferedMessages") == 1)
+        closing = threading.Thread(target=reading.reader.close, args=(20,))
+        closing.start()
+        for i, stream in enumerate(streams):
+            assert stream.request() is None
+            stream.send(response(f"late-{i}"))
+            stream.end()
+        closing.join(10)
+        assert nacked(server, 3) == {"ack-early", "ack-late-0", "ack-late-1"}
 
 
 @pytest.mark.feature("SRC-14")
