@@ -24,6 +24,38 @@ from flink_pubsub.bridge.connector import (
 from flink_pubsub.bridge.frames import RecordBlock, WriteBatch
 
 
+class QuietReader:
+    """A reader as far as it has nothing to say to what it is told."""
+
+    settings = ReaderSettings(close_seconds=5)
+
+    def pause_or_resume(self, pause: Sequence[str], resume: Sequence[str]) -> None: ...
+
+    def snapshot(self, checkpoint: int, positions: Mapping[str, int]) -> None: ...
+
+    def checkpoint_complete(self, checkpoint: int) -> None: ...
+
+    def record_failed(self, split: str, sequence: int, error: str, emitting: bool) -> None: ...
+
+    def metrics(self) -> Metrics:
+        return Metrics()
+
+    def close(self, seconds: float) -> None: ...
+
+
+class QuietWriter:
+    """A writer as far as it has nothing to say to what it is told."""
+
+    def send_now(self) -> None: ...
+
+    def interrupt(self) -> None: ...
+
+    def metrics(self) -> Metrics:
+        return Metrics()
+
+    def close(self, seconds: float) -> None: ...
+
+
 @dataclass(frozen=True)
 class CountingSource:
     """Counts from 0 to `count` in every one of `splits` splits, `batch` messages at a time; message n is the text of n.
@@ -51,9 +83,7 @@ class CountingSource:
         return CountingReader(self, context)
 
 
-class CountingReader:
-    settings = ReaderSettings(close_seconds=5)
-
+class CountingReader(QuietReader):
     def __init__(self, source: CountingSource, context: ReaderContext) -> None:
         self.source = source
         self.context = context
@@ -187,7 +217,7 @@ class CollectingSink:
         return CollectingWriter(self, context)
 
 
-class CollectingWriter:
+class CollectingWriter(QuietWriter):
     def __init__(self, sink: CollectingSink, context: WriterContext) -> None:
         self.sink = sink
         self.context = context
@@ -215,12 +245,6 @@ class CollectingWriter:
         if flush == 13:
             raise ValueError("an action raised")
         self.context.flushed(flush if threading.current_thread().name == "commands" else -1)
-
-    def interrupt(self) -> None:
-        pass
-
-    def send_now(self) -> None:
-        pass
 
     def metrics(self) -> Metrics:
         return Metrics({"numRecordsSend": self.written})

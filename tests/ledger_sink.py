@@ -9,6 +9,7 @@ from pathlib import Path
 from flink_pubsub import FailedElement, FailureHandler, FailureHandlerContext
 from flink_pubsub.bridge.connector import Metrics, WriterContext, WriterSettings
 from flink_pubsub.bridge.frames import WriteBatch
+from tests.bridge_connectors import QuietWriter
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class LedgerSink:
         return LedgerWriter(self, context)
 
 
-class LedgerWriter:
+class LedgerWriter(QuietWriter):
     def __init__(self, sink: LedgerSink, context: WriterContext) -> None:
         self._sink = sink
         self._context = context
@@ -55,9 +56,6 @@ class LedgerWriter:
 
     def interrupt(self) -> None:
         self._sink.handler.interrupt()
-
-    def send_now(self) -> None:
-        pass
 
     def metrics(self) -> Metrics:
         counters, gauges, lasting = self._handler_context.metrics.read()

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flink_pubsub.bridge.connector import (
     Context,
-    Metrics,
     Plan,
     PlannedSplit,
     ReaderContext,
-    ReaderSettings,
     Split,
     WriterContext,
     WriterSettings,
 )
 from flink_pubsub.bridge.frames import RecordBlock, WriteBatch
+from tests.bridge_connectors import QuietReader, QuietWriter
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,7 @@ class FixedSource:
         return FixedReader(self.records)
 
 
-class FixedReader:
-    settings = ReaderSettings(close_seconds=5)
-
+class FixedReader(QuietReader):
     def __init__(self, records: tuple[bytes, ...]) -> None:
         self.records = records
         self.assigned = threading.Semaphore(0)
@@ -49,19 +46,6 @@ class FixedReader:
 
     def poll(self, seconds: float) -> Sequence[RecordBlock]:
         return [RecordBlock(0, 0, self.records, finished=True)] if self.assigned.acquire(timeout=seconds) else []
-
-    def pause_or_resume(self, pause: Sequence[str], resume: Sequence[str]) -> None: ...
-
-    def snapshot(self, checkpoint: int, positions: Mapping[str, int]) -> None: ...
-
-    def checkpoint_complete(self, checkpoint: int) -> None: ...
-
-    def record_failed(self, split: str, sequence: int, error: str, emitting: bool) -> None: ...
-
-    def metrics(self) -> Metrics:
-        return Metrics()
-
-    def close(self, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -83,7 +67,7 @@ class JournalSink:
         return JournalWriter(self, context)
 
 
-class JournalWriter:
+class JournalWriter(QuietWriter):
     def __init__(self, sink: JournalSink, context: WriterContext) -> None:
         self.sink = sink
         self.context = context
@@ -129,16 +113,10 @@ class JournalWriter:
     def fail(self) -> None:
         threading.Thread(target=self.context.fail, args=(ValueError("the disk is full"),)).start()
 
-    def interrupt(self) -> None:
-        pass
-
     def send_now(self) -> None:
         self.note(send_now=True)
         if self.sink.settle == "when asked":
             self.settle()
-
-    def metrics(self) -> Metrics:
-        return Metrics()
 
     def close(self, seconds: float) -> None:
         self.note(close=seconds)

@@ -21,6 +21,7 @@ from flink_pubsub.options import Connection
 from flink_pubsub.schemas import PubSubSerializationSchema
 from flink_pubsub.sink import SinkSpec
 from flink_pubsub.worker.sink import PubSubSinkConnector
+from flink_pubsub.worker.writer import PubSubSinkWriter
 from tests.bridge_driver import WorkerDriver
 from tests.unit.failing_support import PATH, TOPIC, Journal, open_writer, refusing_bad
 from tests.unit.sink_support import Listener, PublishServer, write_batch
@@ -163,6 +164,27 @@ def test_what_closing_a_handler_raises_is_logged_and_stops_nothing(
     writer.close(10)
     assert "closing the failure handler failed" in caplog.text
     assert "close raised" in caplog.text
+
+
+@pytest.mark.feature("SNK-21")
+def test_a_handler_is_closed_though_closing_the_publisher_raises(listener: Listener) -> None:
+    class Unclosable:
+        def unary_unary(self, method: str) -> None: ...
+
+        def close(self) -> None:
+            raise OSError("the channel does not close")
+
+    handler = Journal()
+    spec = SinkSpec(
+        topic=TOPIC,
+        destination_resolver=None,
+        serializer=PubSubSerializationSchema.payload(bytes),
+        failed_message_handler=handler,
+    )
+    writer = PubSubSinkWriter(spec, Unclosable(), listener)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="the channel does not close"):
+        writer.close(10)
+    assert handler.calls == ["open", "close"]
 
 
 @pytest.mark.feature("SNK-09")
