@@ -44,8 +44,11 @@ def java_class(name: str) -> Any:
 
 
 def objects(values: Sequence[Any]) -> Any:
-    """A Java array of objects."""
-    return to_jarray(jvm().Object, values)
+    """A Java array of objects; unlike py4j's own way to make one, it takes Python objects that implement an interface."""
+    listed = jvm().java.util.ArrayList()
+    for value in values:
+        listed.add(value)
+    return listed.toArray()
 
 
 def classes(*values: Any) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import cloudpickle
 import pytest
@@ -16,7 +17,7 @@ from pyflink.java_gateway import get_gateway
 from flink_pubsub.bridge.frames import MAX_FRAME_BYTES, WriteBatch
 from tests.bridge_connectors import CountingSource
 from tests.flink.jobs import JavaObject, bridge_source, environment, eventually, failure_of, running, worker_spec
-from tests.unit.java import JavaError, boxed_long, java_class, jvm, make
+from tests.unit.java import JavaError, Reflected, boxed_long, java_class, jvm, make
 from tests.unit.java_connectors import JournalSink
 
 LONG_BYTES = 8
@@ -218,3 +219,63 @@ def test_a_payload_too_large_for_a_frame_is_a_failure_of_its_record_and_an_eleme
     of_elements.withFailures()
     with pytest.raises(JavaError, match="An element of 67108864 bytes cannot be written"):
         of_elements.encode(too_large)
+
+
+class Timers:
+    """A `ProcessingTimeService` whose timers the test fires."""
+
+    class Java:
+        implements: ClassVar = ["org.apache.flink.api.common.operators.ProcessingTimeService"]
+
+    def __init__(self) -> None:
+        self.registered: list[Any] = []
+
+    def getCurrentProcessingTime(self) -> int:  # noqa: N802
+        return 0
+
+    def registerTimer(self, time: int, callback: Any) -> None:  # noqa: N802
+        self.registered.append(callback)
+
+
+class Mail:
+    """A `ThrowingRunnable` for the mailbox."""
+
+    class Java:
+        implements: ClassVar = ["org.apache.flink.util.function.ThrowingRunnable"]
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self.run = action
+
+
+@pytest.mark.feature("SNK-06")
+def test_a_timer_is_handled_while_a_write_waits_at_its_cap(tmp_path: Path) -> None:
+    journal, timers, bridge = tmp_path / "journal", Timers(), jvm().io.github.flinkpubsub.bridge
+    processor = "org.apache.flink.streaming.runtime.tasks"
+    mailbox = jvm().org.apache.flink.streaming.runtime.tasks.mailbox.TaskMailboxImpl(jvm().Thread.currentThread())
+    immediate = java_class(f"{processor}.StreamTaskActionExecutor").getField("IMMEDIATE").get(None)
+    executor = jvm().org.apache.flink.streaming.runtime.tasks.mailbox.MailboxExecutorImpl(mailbox, 0, immediate)
+    group = java_class("org.apache.flink.metrics.groups.UnregisteredMetricsGroup").newInstance()
+    writer = make("bridge.PythonSinkWriter", make("bridge.WriteBatch", bridge.BytesEncoder(), None).instance, executor, timers)
+    connector = cloudpickle.dumps(JournalSink(str(journal), max_in_flight_records=8, settle="never"))
+    spec = bridge.WorkerSpec.parse(worker_spec())
+    worker = Reflected("bridge.WorkerProcess").start(spec, "writer", 0, 1, connector, group, writer.instance)
+    writer.start(worker)
+    events: list[str] = []
+
+    def fire() -> None:
+        timers.registered[0].onProcessingTime(3)
+        events.append("the timer fired")
+
+    def end() -> None:
+        raise InterruptedError("the task is cancelled")
+
+    for number in range(8):
+        writer.write(bytes([number]), None)
+    executor.execute(Mail(fire), "a timer")
+    executor.execute(Mail(end), "the end of the wait, which nothing is ever settled in")
+    events.append("one more is written")
+    with pytest.raises(JavaError, match="the task is cancelled"):
+        writer.write(b"\10", None)
+    assert events == ["one more is written", "the timer fired"]
+    writer.close()
+    assert written(journal) == list(range(8))
