@@ -24,7 +24,7 @@ from flink_pubsub.core.refusals import Refusal, Verdict
 from flink_pubsub.failures import HandlerMetrics
 from flink_pubsub.rpc.publisher import Entries, PublishListener
 from flink_pubsub.wire import pubsub_pb2 as wire
-from flink_pubsub.worker.dead_letters import DeadLetterPublisher, Limits
+from flink_pubsub.worker.dead_letters import DeadLetterPublisher, Limits, rules_of
 
 TOPIC = TopicDestination("p", "dead-letters")
 PATH = TOPIC.resource_path
@@ -199,6 +199,15 @@ def test_a_job_that_is_ending_interrupts_a_wait_and_every_later_one_and_closing_
     queue.letters.close()
     assert queue.time.now == 1002
     assert queue.metrics()["deadLetterPublisherShutdownsAbandoned"] == 0
+
+
+@pytest.mark.feature("DLQ-03")
+@pytest.mark.feature("DLQ-04")
+@pytest.mark.parametrize(("flush_timeout", "seconds"), [(60, 600), (1200, 1200)])
+def test_retries_last_as_long_as_a_wait_and_the_topic_is_never_created(flush_timeout: float, seconds: float) -> None:
+    rules = rules_of(Limits(1000, flush_timeout, 30))
+    assert (rules.retry.total_timeout, rules.progress_timeout) == (seconds, seconds)
+    assert rules.never_create is not None
 
 
 @pytest.mark.feature("DLQ-05")

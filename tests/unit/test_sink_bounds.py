@@ -27,7 +27,7 @@ from flink_pubsub.wire.pubsub_pb2 import PublishResponse
 from flink_pubsub.worker.sink import PubSubSinkConnector
 from flink_pubsub.worker.writer import PubSubSinkWriter
 from tests.growth import GRPC_THREADS, Footprint, assert_settles_to, footprint
-from tests.unit.sink_support import Listener, PublishServer, entries, write_batch
+from tests.unit.sink_support import Listener, PublishServer, write_batch
 
 TOPIC = TopicDestination("p", "orders")
 PATH = TOPIC.resource_path
@@ -223,11 +223,29 @@ def test_calls_that_cannot_be_ended_are_left_behind_and_counted_after_the_budget
 ) -> None:
     outbox = Outbox(PublishRules(Thresholds(1, 1000, 1.0)), lambda: 0.5)
     publisher = Publisher(StuckChannel(), outbox, listener)  # type: ignore[arg-type]
-    (entry,) = entries([])[:1] or [b"\x12\x00"]
-    publisher.add([((PATH, ""), entry, [len(entry)])])
+    publisher.add([((PATH, ""), b"\x12\x00", [2])])
     publisher.close(0.05)
     assert publisher.shutdowns_abandoned == 1
     assert "1 calls are left behind" in caplog.text
+
+
+@pytest.mark.feature("SNK-09")
+def test_a_call_that_starts_while_the_publisher_is_closed_is_cancelled(listener: Listener) -> None:
+    cancelled: list[StuckCall] = []
+
+    class LateCall(StuckCall):
+        def cancel(self) -> None:
+            cancelled.append(self)
+
+    class Closing(StuckChannel):
+        def future(self, *arguments: object, **options: object) -> StuckCall:
+            publisher.close(0)
+            return LateCall()
+
+    outbox = Outbox(PublishRules(Thresholds(1, 1000, 1.0)), lambda: 0.5)
+    publisher = Publisher(Closing(), outbox, listener)  # type: ignore[arg-type]
+    publisher.add([((PATH, ""), b"\x12\x00", [2])])
+    assert len(cancelled) == 1
 
 
 @pytest.mark.feature("SNK-08")

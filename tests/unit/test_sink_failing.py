@@ -237,3 +237,31 @@ def test_a_stream_that_is_refused_wholesale_fails_after_the_handler_had_the_last
     assert "max_consecutive_rejections" in str(error)
     assert "INVALID_ARGUMENT: not like this" in str(error)
     assert len(handler.elements) == 10
+
+
+@pytest.mark.feature("SNK-13")
+def test_a_drop_is_logged_with_what_raised_and_without_what_that_said(
+    server: PublishServer, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    serializer = PubSubSerializationSchema.payload(lambda element: b"%d" % int(element))
+    writer = open_writer(server, listener, FailureHandler.log_and_drop(), serializer)
+    writer.write(write_batch([b"secret"]))
+    writer.close(10)
+    assert f"dropped an element of pubsub for {PATH}: " in caplog.text
+    assert "the function given to payload raised ValueError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.feature("SNK-15")
+def test_nothing_is_handed_over_any_more_once_the_job_has_failed(server: PublishServer, listener: Listener) -> None:
+    handler = Journal()
+    writer = open_writer(server, listener, handler, batch_element_count_threshold=1, max_consecutive_rejections=1)
+    writer.write(write_batch([b"bad1", b"bad2"]))
+    for _ in range(2):
+        assert server.arrived.acquire(timeout=30)
+    with listener._changed:
+        assert listener._changed.wait_for(lambda: len(listener._submitted) == 2, 30)
+    for action in list(listener._submitted):
+        action()
+    writer.close(10)
+    assert len(handler.elements) == 1

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from flink_pubsub.core.outbox import Settled
+from flink_pubsub.core.topics import Topics
 from tests.unit.outbox_support import (
     ONE,
     THREE,
@@ -28,18 +29,18 @@ def held() -> int:
 
 @pytest.mark.feature("SNK-08")
 def test_one_topic_too_many_takes_the_place_of_the_settled_one_that_was_unused_for_longest() -> None:
-    outbox = make(max_topics=2)
-    for topic in (ONE, TWO, ONE):
-        add(outbox, ["a"], topic)
-    one, two, again = take(outbox)
-    for batch in (two, one, again):
-        outbox.succeeded(batch, 0)
-    add(outbox, ["a"], THREE)
-    assert outbox.topics == 2
-    (three,) = take(outbox)
-    add(outbox, ["b"], ONE)
-    assert [batch.lane[0] for batch in take(outbox)] == [ONE], "it was still there, so TWO has gone"
-    assert three.lane[0] == THREE
+    topics = Topics(2)
+    assert all(topics.admit(path) for path in (ONE, TWO, ONE))
+    topics.added(TWO, 1, now=0)
+    topics.settled(topics.by_path[TWO], 1)
+    assert topics.admit(THREE)
+    assert set(topics.by_path) == {ONE, THREE}
+    topics.added(ONE, 1, now=0)
+    assert topics.admit(TWO)
+    assert set(topics.by_path) == {ONE, TWO}, "THREE is the older one that is settled"
+    topics.added(TWO, 1, now=0)
+    assert not topics.admit(THREE)
+    assert set(topics.by_path) == {ONE, TWO}
 
 
 @pytest.mark.feature("SNK-08")

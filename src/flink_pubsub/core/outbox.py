@@ -112,7 +112,6 @@ class Outbox:
         self.size += len(data)
         if self._waiting or not self._topics.admit(lane[0]):
             self._waiting.append((self._flushes.epoch, lane, data, ends))
-            self._batcher.send_now()
             return
         self._topics.added(lane[0], len(ends), now)
         self._batcher.add(lane, data, ends, now, self._flushes.epoch)

@@ -10,7 +10,7 @@ The life of a repair, which begins with the first request that is answered NOT_F
    attempts are spent, as the topic may have been deleted again; a refusal of its content says nothing about the topic, so the
    next one goes; success ends the repair, and so does the end of all that waited for it.
 
-Parked batches come out in the order in which they were written. An ordering key's later batches are not among them: they
+Parked batches go in the order in which they were written. An ordering key's later batches are not among them: they
 queue behind the parked one, as they do behind one that is out.
 """
 
@@ -65,8 +65,8 @@ class TopicRepair:
         heappush(self._parked, (batch.order, batch))
 
     def parked(self) -> list[Batch]:
-        """What waits for the topic, in the order in which it was written. Ends the repair."""
-        return [batch for _, batch in sorted(self._parked)]
+        """What waits for the topic, in no order. Ends the repair."""
+        return [batch for _, batch in self._parked]
 
     def create(self, now: float) -> bool:
         """Whether the topic is to be created now; once it is, `created` or `attempt_failed` follows."""

@@ -78,16 +78,19 @@ def open_publisher(queue: PubSubDeadLetterQueue, metrics: HandlerMetrics) -> Dea
     """
     limits = Limits(queue.max_in_flight_messages, queue.flush_timeout.total_seconds(), queue.shutdown_timeout.total_seconds())
     channel = open_channel(queue.connection())
-    # Retries never end before the wait does, so that a long flush_timeout outlasts a long outage.
-    policy = RetryPolicy(total_timeout=max(RetryPolicy().total_timeout, limits.flush_timeout))
 
     def make(listener: PublishListener) -> Publisher:
-        rules = PublishRules(_THRESHOLDS, policy, never_create="", progress_timeout=policy.total_timeout)
-        return Publisher(channel, Outbox(rules, random.random), listener)
+        return Publisher(channel, Outbox(rules_of(limits), random.random), listener)
 
     publisher = DeadLetterPublisher(queue.topic.resource_path, limits, make)
     publisher.register(metrics)
     return publisher
+
+
+def rules_of(limits: Limits) -> PublishRules:
+    """How dead letters are published. Retries never end before a wait does, so that a long flush_timeout outlasts an outage."""
+    seconds = max(RetryPolicy().total_timeout, limits.flush_timeout)
+    return PublishRules(_THRESHOLDS, RetryPolicy(total_timeout=seconds), never_create="", progress_timeout=seconds)
 
 
 class DeadLetterPublisher:
