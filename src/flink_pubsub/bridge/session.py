@@ -4,7 +4,7 @@ Threads: the main thread only reads stdin, so the end of stdin is noticed whatev
 the connector, opens its role and handles control frames in order. A reader also has a fetch thread, which runs user schemas,
 and every role a metrics thread, so that metrics stay live while the others are blocked.
 
-A session ends in one of three ways, all bounded:
+A session ends in one of three ways, all bounded; a writer's command that waits is interrupted in the first two:
 
 1. CLOSE: the role gives back what it holds within the given seconds, CLOSED is sent, the process exits 0.
 2. The end of stdin, because the JVM is gone: the same within `ORPHAN_SECONDS`, without anybody to tell.

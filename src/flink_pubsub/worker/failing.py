@@ -24,9 +24,14 @@ class Failing:
     """One writer's failed records. Called on the command thread, but for what says otherwise."""
 
     def __init__(
-        self, handler: FailureHandler[Any], subtask: int, watched: Callable[[str], AbstractContextManager[None]]
+        self,
+        handler: FailureHandler[Any],
+        subtask: int,
+        watched: Callable[[str], AbstractContextManager[None]],
+        per_topic: bool,
     ) -> None:
-        """Opens the handler. `watched` fails the job when what is named and run in it takes too long.
+        """Opens the handler. `watched` fails the job when what is named and run in it takes too long, and
+        `per_topic` has failed records counted by topic as well.
 
         Raises:
             Exception: what opening the handler raised, which then is closed already.
@@ -34,8 +39,10 @@ class Failing:
         self._handler = handler
         self._watched = watched
         self._metrics = HandlerMetrics()
-        self.by_topic: Counter[str] = Counter()
-        """Failed records by topic."""
+        self.failed = 0
+        """Failed records."""
+        self.by_topic: Counter[str] | None = Counter() if per_topic else None
+        """Failed records by topic. It grows with the topics, so it is kept on demand only."""
         try:
             handler.open(FailureHandlerContext(subtask=subtask, metrics=self._metrics))
         except BaseException:
@@ -65,11 +72,6 @@ class Failing:
         with self._watched("failed_message_handler.flush"):
             self._handler.flush()
 
-    @property
-    def failed(self) -> int:
-        """Failed records. Any thread."""
-        return sum(self.by_topic.copy().values())
-
     def metrics(self) -> tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]:
         """What the handler registered: counters, gauges and lasting totals. Any thread."""
         return self._metrics.read()
@@ -89,6 +91,8 @@ class Failing:
             _log.warning("closing the failure handler failed", exc_info=True)
 
     def _handle(self, topic: str, failed: FailedMessage) -> None:
-        self.by_topic[topic] += 1
+        self.failed += 1
+        if self.by_topic is not None:
+            self.by_topic[topic] += 1
         with self._watched("failed_message_handler.handle"):
             self._handler.handle(failed)

@@ -59,7 +59,7 @@ class PubSubSinkWriter:
         creator = TopicCreator(channel, spec.topic_create_options or TopicCreateOptions())
         self._publisher = Publisher(channel, Outbox(rules_of(spec), random.random), self, creator=creator)
         try:
-            self._failing = Failing(handler, context.subtask, self._publisher.watched)
+            self._failing = Failing(handler, context.subtask, self._publisher.watched, options.per_destination_metrics)
         except BaseException:
             self._publisher.close(self._publisher_seconds)
             raise
@@ -170,7 +170,7 @@ class PubSubSinkWriter:
         self._context.flushed(flush)
 
     def _destinations(self) -> Iterator[tuple[str, int]]:
-        if self._by_topic is None:
+        if self._by_topic is None or self._failing.by_topic is None:
             return
         for name, counts in (("recordsSend", self._by_topic), ("sendErrors", self._failing.by_topic)):
             for path, count in counts.copy().items():
