@@ -188,7 +188,8 @@ _SINK = (
         "text",
         "sink",
         ("PubSubSinkBuilder.topic",),
-        "Id of the topic to publish to: a bare name in `project`, not a path. Required to write.",
+        "Id of the topic to publish to: a bare name in `project`, not a path. Rows that name one in the metadata column `topic`"
+        " go there instead. Required to write without such a column.",
     ),
     TableOption(
         "sink.create-disposition",

@@ -76,7 +76,12 @@ def test_a_listener_is_told_what_tables_read_and_write_under_their_names(listene
             f" WATERMARK FOR `publish-time` AS `publish-time`) WITH ({common}, 'subscription' = 'orders;returns')"
         )
         tables.execute_sql(f"CREATE TABLE written (id STRING) WITH ({common}, 'topic' = 'known')")
-        job = Job(tables.execute_sql("INSERT INTO written SELECT UPPER(id) FROM read").get_job_client())
+        tables.execute_sql(
+            "CREATE TABLE routed (id STRING, okey STRING METADATA FROM 'ordering-key', dest STRING METADATA FROM 'topic')"
+            f" WITH ({common}, 'topic' = 'known', 'sink.message-ordering.enabled' = 'true', 'sink.parallelism' = '2')"
+        )
+        together = tables.create_statement_set().add_insert_sql("INSERT INTO written SELECT UPPER(id) FROM read")
+        job = Job(together.add_insert_sql("INSERT INTO routed SELECT id, id, id FROM read").execute().get_job_client())
         try:
             job.wait_until(lineage.exists, "the listener has written the lineage")
         finally:
@@ -86,8 +91,11 @@ def test_a_listener_is_told_what_tables_read_and_write_under_their_names(listene
         " gcp{dynamic=false, resources=subscription:p:orders;subscription:p:returns}"
     )
     written = "pubsub/default_catalog.default_database.written gcp{dynamic=false, resources=topic:p:known}"
+    routed = "pubsub/default_catalog.default_database.routed gcp{dynamic=true, resources=topic:p:known}"
     assert sorted(lineage.read_text().splitlines()) == [
+        f"edge {read} -> {routed}",
         f"edge {read} -> {written}",
+        f"sink {routed}",
         f"sink {written}",
         f"source CONTINUOUS_UNBOUNDED {read}",
     ]

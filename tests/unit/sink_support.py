@@ -28,6 +28,8 @@ class PublishServer:
         self.requests: list[PublishRequest] = []
         self.published: dict[str, list[PubsubMessage]] = {}
         self.metadata: list[dict[str, str]] = []
+        self.peers: list[str] = []
+        """The connection that each request came over; a writer has one."""
         self.timeouts: list[float] = []
         self.gate = threading.Event()
         """Calls are answered only while it is set."""
@@ -56,6 +58,7 @@ class PublishServer:
         with self._lock:
             self.requests.append(request)
             self.metadata.append({key: str(value) for key, value in context.invocation_metadata()})
+            self.peers.append(context.peer())
             self.timeouts.append(context.time_remaining() or 0)
             verdict = self.verdict(request)
             if verdict is None:

@@ -39,6 +39,8 @@ Values = Mapping[str, Any]
 """What is set, by key, as the options' own types have it."""
 
 _TOPICS = "scan.auto-create.topics"
+_ROUTES = frozenset(("ordering-key", "topic"))
+"""Metadata columns that say where a row goes."""
 _DEAD_LETTERS = ("scan.auto-create.dead-letter.topic", "scan.auto-create.dead-letter.max-delivery-attempts")
 
 
@@ -173,15 +175,24 @@ def _dead_letter_policy(values: Values) -> DeadLetterPolicy | None:
 
 
 def _sink(values: Values, metadata: Sequence[str]) -> SinkSpec:
-    if "topic" not in values:
-        raise ConfigurationError("topic", "is missing: a table that is written needs the id of its topic")
-    creation = _options(TopicCreateOptions, values)
+    project, topic = values["project"], values.get("topic")
+    if topic is None and "topic" not in metadata:
+        needs = "a table that is written needs the id of its topic, or a metadata column 'topic' with that of each row"
+        raise ConfigurationError("topic", f"is missing: {needs}")
+    options, creation = _options(PubSubPublisherOptions, values), _options(TopicCreateOptions, values)
+    if "ordering-key" in metadata and not options.enable_message_ordering:
+        problem = "must be 'true' for a table with the metadata column 'ordering-key': Pub/Sub keeps no order otherwise"
+        raise ConfigurationError("sink.message-ordering.enabled", problem)
+    # Made even where only the rows name topics, for the project to be checked.
+    destination = _topic("topic", project, "any-topic" if topic is None else topic)
     return SinkSpec(
-        topic=_topic("topic", values["project"], values["topic"]),
+        topic=None if topic is None else destination,
+        topic_project=project,
         destination_resolver=None,
         serializer=JvmPayloadEncoding(None),
+        element_coding="none" if _ROUTES.isdisjoint(metadata) else "route",
         payload_coding="message",
-        options=_options(PubSubPublisherOptions, values),
+        options=options,
         connection=_connection(values),
         create_disposition=values.get("sink.create-disposition", CreateDisposition.CREATE_IF_NEEDED),
         topic_create_options=creation if any(key.startswith("sink.auto-create.") for key in values) else None,

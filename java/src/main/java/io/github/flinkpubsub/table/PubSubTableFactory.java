@@ -65,7 +65,7 @@ public final class PubSubTableFactory implements DynamicTableSourceFactory, Dyna
                 context.getPhysicalRowDataType(),
                 format,
                 builder("source", helper, context).build(List.of()),
-                helper.getOptions().get(FactoryUtil.SOURCE_PARALLELISM));
+                parallelism(helper, FactoryUtil.SOURCE_PARALLELISM));
     }
 
     @Override
@@ -80,7 +80,7 @@ public final class PubSubTableFactory implements DynamicTableSourceFactory, Dyna
                 format,
                 builder("sink", helper, context).build(metadata),
                 metadata,
-                helper.getOptions().get(FactoryUtil.SINK_PARALLELISM));
+                parallelism(helper, FactoryUtil.SINK_PARALLELISM));
     }
 
     private ConnectorBuilder builder(String direction, FactoryUtil.TableFactoryHelper helper, Context context) {
@@ -89,6 +89,15 @@ public final class PubSubTableFactory implements DynamicTableSourceFactory, Dyna
                 direction,
                 options().given(direction, helper.getOptions(), context.getCatalogTable().getOptions()),
                 context.getConfiguration());
+    }
+
+    /** Null where the table leaves it to Flink. */
+    private static Integer parallelism(FactoryUtil.TableFactoryHelper helper, ConfigOption<Integer> option) {
+        Integer parallelism = helper.getOptions().get(option);
+        if (parallelism != null && parallelism < 1) {
+            throw new ValidationException("'" + option.key() + "' must be at least 1 (got " + parallelism + ")");
+        }
+        return parallelism;
     }
 
     /** Keys of the metadata columns that take part in an INSERT, in the table's order. */

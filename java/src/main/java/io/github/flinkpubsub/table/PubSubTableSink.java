@@ -1,24 +1,30 @@
 package io.github.flinkpubsub.table;
 
 import io.github.flinkpubsub.bridge.PythonSink;
-import io.github.flinkpubsub.message.MessageEncoder;
 import java.util.List;
+import java.util.Map;
 import org.apache.flink.api.common.serialization.SerializationSchema;
 import org.apache.flink.table.connector.ChangelogMode;
 import org.apache.flink.table.connector.format.EncodingFormat;
 import org.apache.flink.table.connector.sink.DynamicTableSink;
 import org.apache.flink.table.connector.sink.SinkV2Provider;
+import org.apache.flink.table.connector.sink.abilities.SupportsWritingMetadata;
 import org.apache.flink.table.data.RowData;
 import org.apache.flink.table.types.DataType;
 
-/** Publishes rows that are inserted, as the format encodes them. */
-final class PubSubTableSink implements DynamicTableSink {
+/** Publishes rows that are inserted: the physical columns as the format encodes them, and metadata columns beside. */
+final class PubSubTableSink implements DynamicTableSink, SupportsWritingMetadata {
     private final DataType physicalType;
     private final EncodingFormat<SerializationSchema<RowData>> format;
     private final BuiltConnector built;
-    private final List<String> metadata;
     private final Integer parallelism;
+    /** Keys of the metadata columns that are written; in the order of the rows once the planner has said it. */
+    private List<String> metadata;
 
+    /**
+     * @param built the connector, for a table with these metadata columns
+     * @param parallelism of the sink; null for that of its input
+     */
     PubSubTableSink(
             DataType physicalType,
             EncodingFormat<SerializationSchema<RowData>> format,
@@ -39,10 +45,25 @@ final class PubSubTableSink implements DynamicTableSink {
     }
 
     @Override
+    public Map<String, DataType> listWritableMetadata() {
+        return WrittenColumns.writable();
+    }
+
+    @Override
+    public void applyWritableMetadata(List<String> keys, DataType consumed) {
+        metadata = keys;
+    }
+
+    @Override
     public SinkRuntimeProvider getSinkRuntimeProvider(Context context) {
-        MessageEncoder<RowData> messages = new MessageEncoder<>(format.createRuntimeEncoder(context, physicalType));
-        PythonSink<RowData> sink = new PythonSink<>(built.connector, built.workerSpec, null, messages);
-        return SinkV2Provider.of(sink.withLineage(built.lineage), parallelism);
+        WrittenColumns columns = new WrittenColumns(DataType.getFieldCount(physicalType), metadata);
+        RowEncoder rows = new RowEncoder(format.createRuntimeEncoder(context, physicalType), columns);
+        RouteEncoder routes = columns.routes() ? new RouteEncoder(columns) : null;
+        PythonSink<RowData> sink =
+                new PythonSink<>(built.connector, built.workerSpec, routes, rows).withLineage(built.lineage);
+        return columns.orderingKey < 0
+                ? SinkV2Provider.of(sink, parallelism)
+                : new OrderedSinkProvider(sink, columns.orderingKey, parallelism);
     }
 
     @Override
