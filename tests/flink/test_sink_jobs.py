@@ -92,7 +92,6 @@ def failure(built: PubSubSink) -> str:
 
 @pytest.mark.feature("SNK-01")
 @pytest.mark.feature("SNK-02")
-@pytest.mark.feature("SNK-07")
 @pytest.mark.feature("SNK-19")
 @pytest.mark.feature("BEY-04")
 @pytest.mark.parametrize(
