@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.measure import Counters, Rate
 from benchmarks.processes import Process
-from benchmarks.report import ROWS, Limit, Result, Row
+from benchmarks.report import ROWS, SPREAD_ROWS, Limit, Result, Row, Spread
 from benchmarks.worker import Reader, bare_acks, checkpoint_acks
 
 _START = 90.0
@@ -41,10 +41,11 @@ class Bench:
         """A file for the stderr of a process."""
         return self.folder / f"{name}-{next(self.serial):04}.log"
 
-    def rate(self, module: str, loop: str, counter: str, clients: int = 1) -> Rate:
-        """Runs clients until they have warmed up, and counts for the window."""
+    def rate(self, module: str, loop: str, counter: str, clients: int = 1, spread: int = 1) -> Rate:
+        """Runs clients until they have warmed up, and counts for the window; each uses as many resources as `spread` says."""
         resource = self.resource(counter)
-        arguments = [loop, f"127.0.0.1:{self.port}", resource]
+        resources = [resource] if spread == 1 else [f"{resource}.{number:03}" for number in range(spread)]
+        arguments = [loop, f"127.0.0.1:{self.port}", *resources]
         grace = 20 if module == "flink_job" else 1
         running: list[Process] = []
         try:
@@ -55,10 +56,13 @@ class Bench:
                 for process in running:
                     process.check()
 
+            def cpu() -> float:
+                return sum(process.cpu_seconds() for process in running)
+
             with Counters(self.port, resource) as counters:
                 counters.wait(counter, 1, _START, check)
                 time.sleep(self.warm_up)
-                return counters.rate(counter, self.seconds, check)
+                return counters.rate(counter, self.seconds, check, cpu)
         finally:
             for process in running:
                 process.end()
@@ -75,6 +79,16 @@ def compare(bench: Bench, row: Row, result: Result) -> None:
         getattr(result, name).append(rate.per_second)
         result.server_load.setdefault(name, []).append(rate.server_load)
         say(f"  {row.name:13} {name:8} {rate.per_second:>12,.0f} msg/s   server busy {rate.server_load:.0%}")
+
+
+def spread_out(bench: Bench, result: Spread) -> None:
+    """One round of a row that sets many topics or splits beside one."""
+    row = result.row
+    for spread, rates in ((1, result.one), (row.spread, result.many)):
+        rate = bench.rate("flink_job", row.name, row.counter, spread=spread)
+        rates.append(rate)
+        figures = f"{rate.per_second:>12,.0f} msg/s   {rate.cost:.2f} µs CPU each"
+        say(f"  {row.name:13} {spread:<8} {figures}   server busy {rate.server_load:.0%}")
 
 
 def ceilings(bench: Bench) -> list[Limit]:
@@ -109,18 +123,21 @@ def worker_limits(bench: Bench, rounds: int) -> list[Limit]:
 
 def run(options: argparse.Namespace, folder: Path) -> int:
     """The whole run; the exit status says whether every minimum was met."""
-    results = {row.name: Result(row) for row in ROWS if selected(row.name, options.only)}
+    results = [Result(row) for row in ROWS if selected(row.name, options.only)]
+    spreads = [Spread(row) for row in SPREAD_ROWS if selected(row.name, options.only)]
     with Process("benchmarks.server", ["--messages-per-response", str(options.per_response)], folder / "server.log") as server:
         bench = Bench(int(server.line(20)), options.seconds, options.warm_up, folder, count())
         limits = ceilings(bench) if selected("server", options.only) else []
-        for number in range(options.rounds if results else 0):
+        for number in range(options.rounds if results or spreads else 0):
             say(f"round {number + 1} of {options.rounds}")
-            for result in results.values():
+            for result in results:
                 compare(bench, result.row, result)
+            for spread in spreads:
+                spread_out(bench, spread)
         if selected("worker", options.only):
             limits += worker_limits(bench, options.rounds)
     say("")
-    entries: list[Result | Limit] = [*results.values(), *limits]
+    entries: list[Result | Spread | Limit] = [*results, *spreads, *limits]
     for entry in entries:
         say("\n".join(entry.lines()))
     if options.json:

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from pyflink.java_gateway import get_gateway
 
 from benchmarks.bare import until_stdin_ends
 from benchmarks.replay import event
-from benchmarks.workload import attributes_of, data_of, decode, elements
+from benchmarks.workload import ByNumber, Element, attributes_of, data_of, decode, elements
 from flink_pubsub import (
     PubSubDeserializationSchema,
     PubSubPublisherOptions,
@@ -34,27 +35,29 @@ from flink_pubsub import (
     PubSubSink,
     PubSubSource,
     PubSubSubscriberOptions,
+    SinkContext,
     SubscriptionDestination,
     TopicDestination,
     jar,
 )
 
+LOOPS = ("source-raw", "source-python", "source-splits", "sink-raw", "sink-python", "sink-topics")
+
 _CHECKPOINT_MILLISECONDS = 1000
 _OUTSTANDING = 1_000_000
-"""Messages are acknowledged at checkpoints, so a second of traffic has to fit."""
+"""Messages are acknowledged at checkpoints, so a second of traffic has to fit; all splits together."""
 _IN_FLIGHT = 10_000
 
 
-def source(env: StreamExecutionEnvironment, endpoint: str, resource: str, schema: PubSubDeserializationSchema) -> None:
-    """A job from the subscription to nowhere."""
-    _, project, _, subscription = resource.split("/")
+def source(env: StreamExecutionEnvironment, endpoint: str, resources: list[str], schema: PubSubDeserializationSchema) -> None:
+    """A job from the subscriptions to nowhere."""
     options = PubSubSubscriberOptions(
-        flow_control_max_outstanding_element_count=_OUTSTANDING,
-        flow_control_max_outstanding_request_bytes=4 * 1024 * 1024 * 1024,
+        flow_control_max_outstanding_element_count=_OUTSTANDING // len(resources),
+        flow_control_max_outstanding_request_bytes=4 * 1024 * 1024 * 1024 // len(resources),
     )
     built = (
         PubSubSource.builder()
-        .subscriptions(SubscriptionDestination(project, subscription))
+        .subscriptions(*(SubscriptionDestination(*_names(resource)) for resource in resources))
         .deserializer(schema)
         .subscriber_options(options)
         .emulator_endpoint(endpoint)
@@ -67,26 +70,20 @@ def source(env: StreamExecutionEnvironment, endpoint: str, resource: str, schema
 def sink(
     env: StreamExecutionEnvironment,
     endpoint: str,
-    resource: str,
+    topics: TopicDestination | Callable[[Element, SinkContext], TopicDestination],
     items: list[Any],
     type_info: Any,
     schema: PubSubSerializationSchema,
 ) -> None:
-    """A job that publishes the same elements over and over."""
-    _, project, _, topic = resource.split("/")
+    """A job that publishes the same elements over and over, to a topic or to those that a resolver chooses."""
     options = PubSubPublisherOptions(
         batch_element_count_threshold=1000,
         batch_request_byte_threshold=9_000_000,
         max_in_flight_messages=_IN_FLIGHT,
     )
-    built = (
-        PubSubSink.builder()
-        .topic(TopicDestination(project, topic))
-        .serializer(schema)
-        .publisher_options(options)
-        .emulator_endpoint(endpoint)
-        .build()
-    )
+    builder = PubSubSink.builder()
+    builder = builder.topic(topics) if isinstance(topics, TopicDestination) else builder.destination_resolver(topics)
+    built = builder.serializer(schema).publisher_options(options).emulator_endpoint(endpoint).build()
     jvm = get_gateway().jvm
     j_type = type_info.get_java_type_info()
     generator = jvm.io.github.flinkpubsub.benchmarks.Cycle(items)
@@ -113,7 +110,7 @@ def generator_jar(folder: Path) -> str:
     return path.as_uri()
 
 
-def run(loop: str, endpoint: str, resource: str, size: int, folder: Path) -> None:
+def run(loop: str, endpoint: str, resources: list[str], size: int, folder: Path) -> None:
     """Builds the job and runs it until stdin ends."""
     configuration = Configuration()
     configuration.set_string("restart-strategy.type", "none")
@@ -121,33 +118,43 @@ def run(loop: str, endpoint: str, resource: str, size: int, folder: Path) -> Non
     env.set_parallelism(1)
     env.enable_checkpointing(_CHECKPOINT_MILLISECONDS)
     env.add_jars(jar(), *([generator_jar(folder)] if loop.startswith("sink") else []))
-    if loop == "source-raw":
-        source(env, endpoint, resource, PubSubDeserializationSchema.payload(SimpleStringSchema()))
+    if loop in ("source-raw", "source-splits"):
+        source(env, endpoint, resources, PubSubDeserializationSchema.payload(SimpleStringSchema()))
     elif loop == "source-python":
-        source(env, endpoint, resource, PubSubDeserializationSchema.payload(decode))
-    elif loop == "sink-raw":
-        schema = PubSubSerializationSchema.payload(SimpleStringSchema())
-        sink(env, endpoint, resource, [event(size).decode()], Types.STRING(), schema)
+        source(env, endpoint, resources, PubSubDeserializationSchema.payload(decode))
     else:
-        schema = PubSubSerializationSchema.payload(data_of).with_attributes(attributes_of)
-        pickled = [pickle.dumps(element) for element in elements(size)]
-        sink(env, endpoint, resource, pickled, Types.PICKLED_BYTE_ARRAY(), schema)
+        topics = [TopicDestination(*_names(resource)) for resource in resources]
+        if loop == "sink-raw":
+            schema = PubSubSerializationSchema.payload(SimpleStringSchema())
+            sink(env, endpoint, topics[0], [event(size).decode()], Types.STRING(), schema)
+        else:
+            schema = PubSubSerializationSchema.payload(data_of).with_attributes(attributes_of)
+            pickled = [pickle.dumps(element) for element in elements(size)]
+            target = ByNumber(topics) if loop == "sink-topics" else topics[0]
+            sink(env, endpoint, target, pickled, Types.PICKLED_BYTE_ARRAY(), schema)
     client = env.execute_async(loop)
     until_stdin_ends(lambda: client.get_job_execution_result().result())
     with suppress(Exception):  # It may have ended by itself, and has said so on stderr then.
         client.cancel().result()
 
 
+def _names(resource: str) -> tuple[str, str]:
+    """Project and bare id of a resource path."""
+    _, project, _, name = resource.split("/")
+    return project, name
+
+
 def main() -> None:
     """Runs one job until stdin ends."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.flink_job")
-    parser.add_argument("loop", choices=["source-raw", "source-python", "sink-raw", "sink-python"])
+    loops = ["source-raw", "source-python", "source-splits", "sink-raw", "sink-python", "sink-topics"]
+    parser.add_argument("loop", choices=loops)
     parser.add_argument("endpoint")
-    parser.add_argument("resource")
+    parser.add_argument("resources", nargs="+")
     parser.add_argument("--payload-bytes", type=int, default=1024)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        run(arguments.loop, arguments.endpoint, arguments.resource, arguments.payload_bytes, Path(folder))
+        run(arguments.loop, arguments.endpoint, arguments.resources, arguments.payload_bytes, Path(folder))
 
 
 if __name__ == "__main__":

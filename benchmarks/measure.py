@@ -32,6 +32,8 @@ class Rate:
     per_second: float
     server_load: float
     """CPU seconds the server used per second; at 1 it is the bottleneck."""
+    cost: float
+    """CPU microseconds the client's processes used per message."""
 
 
 class Counters:
@@ -63,12 +65,13 @@ class Counters:
             time.sleep(interval)
         return sample
 
-    def rate(self, counter: str, seconds: float, check: Callable[[], None]) -> Rate:
-        """The slope of a counter over a window, by least squares.
+    def rate(self, counter: str, seconds: float, check: Callable[[], None], cpu: Callable[[], float]) -> Rate:
+        """The slope of a counter over a window, by least squares; `cpu` tells the CPU seconds used so far.
 
         A source that acknowledges at checkpoints makes the counter a staircase; its slope does not depend on where the
         window cuts the first and the last step, as the difference of two readings would.
         """
+        used = cpu()
         samples = [self.read()]
         while samples[-1].time - samples[0].time < seconds:
             time.sleep(_INTERVAL)
@@ -76,4 +79,5 @@ class Counters:
             samples.append(self.read())
         slope, _ = statistics.linear_regression([s.time for s in samples], [float(s.counts[counter]) for s in samples])
         first, last = samples[0], samples[-1]
-        return Rate(slope, (last.cpu - first.cpu) / (last.time - first.time))
+        seconds = last.time - first.time
+        return Rate(slope, (last.cpu - first.cpu) / seconds, 1e6 * (cpu() - used) / (slope * seconds))

@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+import psutil
+
 _ROOT = Path(__file__).parent.parent
 
 
@@ -73,6 +75,16 @@ class Process:
         """Raises ProcessError if the process has ended."""
         if self._process.poll() is not None:
             raise self.failure(f"ended with status {self._process.returncode}")
+
+    def cpu_seconds(self) -> float:
+        """What the process and all below it have used so far."""
+        top = psutil.Process(self._process.pid)
+        total = 0.0
+        for process in (top, *top.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system
+        return total
 
     def failure(self, what: str) -> ProcessError:
         """An error that tells what the process did, with the end of its stderr."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from benchmarks.measure import Rate
+
 
 @dataclass(frozen=True)
 class Row:
@@ -67,6 +69,56 @@ class Result:
     def json(self) -> dict[str, Any]:
         """The row with everything measured."""
         return {**asdict(self), "times_official": self.times_official, "of_bare": self.of_bare, "met": self.met}
+
+
+@dataclass(frozen=True)
+class SpreadRow:
+    """A line of the table that sets many topics or splits beside one."""
+
+    name: str
+    what: str
+    counter: str
+    spread: int
+    most: float
+    """A message may cost at most so many times as much."""
+
+
+SPREAD_ROWS = (
+    SpreadRow("sink-topics", "topics of one writer, chosen per record by a resolver", "published", 100, 1.5),
+    SpreadRow("source-splits", "splits of one reader, payload decoded in the JVM", "acked", 32, 1.5),
+)
+
+
+@dataclass
+class Spread:
+    """The rates of such a row with one and with many, one of each per round."""
+
+    row: SpreadRow
+    one: list[Rate] = field(default_factory=list)
+    many: list[Rate] = field(default_factory=list)
+
+    @property
+    def times(self) -> list[float]:
+        """The CPU time of a message with many by that with one, per round."""
+        return [b.cost / a.cost for a, b in zip(self.one, self.many, strict=True)]
+
+    @property
+    def met(self) -> bool:
+        """Whether the worst round is below the bound."""
+        return max(self.times) <= self.row.most
+
+    def lines(self) -> list[str]:
+        """The row for the terminal."""
+        verdict = "met" if self.met else "MISSED"
+        lines = [f"{self.row.name}: 1 -> {self.row.spread} {self.row.what}: {verdict}"]
+        for count, rates in ((1, self.one), (self.row.spread, self.many)):
+            costs, speeds = [rate.cost for rate in rates], [rate.per_second for rate in rates]
+            lines.append(f"  {count:<6}  {_span(costs, 2)} µs CPU a message, JVM and worker   {_span(speeds)} msg/s")
+        return [*lines, f"  ratio   {_span(self.times, 2)} x the CPU, at most {self.row.most:g}"]
+
+    def json(self) -> dict[str, Any]:
+        """The row with everything measured."""
+        return {**asdict(self), "times": self.times, "met": self.met}
 
 
 @dataclass

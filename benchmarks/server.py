@@ -154,9 +154,14 @@ class LoadServer(grpc.GenericRpcHandler):
         return wire.Topic(name=wire.GetTopicRequest.FromString(body).topic, state="ACTIVE").SerializeToString()
 
     def _counters(self, body: bytes, context: grpc.ServicerContext) -> bytes:
-        resource = self._resources[body.decode()]
-        with resource.changed:
-            counters = asdict(resource.counters)
+        """The sums over the resource of that name and those whose names go on after it with a dot."""
+        wanted = body.decode()
+        counters = asdict(Counters())
+        for name, resource in list(self._resources.items()):
+            if name == wanted or name.startswith(f"{wanted}."):
+                with resource.changed:
+                    for counter, value in asdict(resource.counters).items():
+                        counters[counter] += value
         return json.dumps({**counters, "time": time.monotonic(), "cpu": time.process_time()}).encode()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from benchmarks.replay import event
+from flink_pubsub import SinkContext, TopicDestination
 
 Element = dict[str, str]
 
@@ -23,6 +24,16 @@ def data_of(element: Element) -> bytes:
 def attributes_of(element: Element) -> Element:
     """The attributes of an element."""
     return {"order": element["order"], "region": element["region"]}
+
+
+class ByNumber:
+    """A destination resolver that spreads elements evenly over topics."""
+
+    def __init__(self, topics: list[TopicDestination]) -> None:
+        self._topics = topics
+
+    def __call__(self, element: Element, context: SinkContext) -> TopicDestination:
+        return self._topics[int(element["order"][-6:]) % len(self._topics)]
 
 
 decode = json.loads

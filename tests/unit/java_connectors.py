@@ -52,8 +52,9 @@ class FixedReader(QuietReader):
 class JournalSink:
     """Writes a line to `journal` for everything the JVM says.
 
-    `settle` says when elements are settled: "at once", "when asked" (by SEND_NOW or FLUSH), or "never". `fail` is the number of
-    elements after which the writer fails, from a thread of its own; 0 means that it fails when it is flushed.
+    `settle` says when elements are settled: "at once", "when asked" (by SEND_NOW or FLUSH), then too but "one by one", or
+    "never". `fail` is the number of elements after which the writer fails, from a thread of its own; 0 means that it fails when
+    it is flushed.
     """
 
     journal: str
@@ -117,6 +118,11 @@ class JournalWriter(QuietWriter):
         self.note(send_now=True)
         if self.sink.settle == "when asked":
             self.settle()
+        elif self.sink.settle == "one by one":
+            for _ in range(self.records):
+                self.context.settled(1, 0)
+            self.context.settled(0, self.bytes)
+            self.records = self.bytes = 0
 
     def close(self, seconds: float) -> None:
         self.note(close=seconds)

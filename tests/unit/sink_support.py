@@ -78,6 +78,7 @@ class Listener:
 
     subtask = 0
     parallelism = 1
+    backlog = False
 
     def __init__(self) -> None:
         self.records = 0

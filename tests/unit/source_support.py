@@ -57,6 +57,7 @@ class ServerStream:
 
     def __init__(self, first: wire.StreamingPullRequest, context: grpc.ServicerContext) -> None:
         self.first = first
+        self.peer = context.peer()
         self.metadata = {str(key): value for key, value in context.invocation_metadata()}
         self.requests: queue.Queue[wire.StreamingPullRequest | None] = queue.Queue()
         self._answers: queue.Queue[bytes | tuple[grpc.StatusCode, str] | None] = queue.Queue()

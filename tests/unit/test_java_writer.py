@@ -116,6 +116,15 @@ def test_batches_are_of_many_elements_and_a_quarter_of_the_cap_at_most(tmp_path:
     assert len(sizes) < 20_000 / 20
 
 
+def test_at_the_cap_room_for_a_whole_batch_is_awaited_however_small_the_steps_in_which_it_comes(tmp_path: Path) -> None:
+    env, journal = without_checkpoints(), tmp_path / "journal"
+    sink = JournalSink(str(journal), max_in_flight_records=400, settle="one by one")
+    numbers(env, 20_000).sink_to(longs(sink))
+    env.execute("steps")
+    assert written(journal) == list(range(20_000))
+    assert len(writes(journal)) < 20_000 / 50
+
+
 def test_a_partial_batch_leaves_without_a_flush(tmp_path: Path) -> None:
     env, journal = without_checkpoints(), tmp_path / "journal"
     endless(env, 5).sink_to(raw(JournalSink(str(journal))))

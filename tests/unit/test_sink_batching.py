@@ -26,9 +26,9 @@ def add(batcher: Batcher, texts: list[str], key: str = "", topic: str = TOPIC, n
     batcher.add((topic, key), b"".join(made), list(accumulate(map(len, made))), now)
 
 
-def released(batcher: Batcher) -> list[Batch]:
+def released(batcher: Batcher, now: float = 0, patience: float = 0) -> list[Batch]:
     batches = []
-    while (batch := batcher.released()) is not None:
+    while (batch := batcher.released() or batcher.due(now, patience)) is not None:
         batches.append(batch)
     return batches
 
@@ -79,11 +79,29 @@ def test_a_batch_goes_when_its_first_message_has_waited_for_the_delay() -> None:
     add(batcher, ["a"], now=10)
     add(batcher, ["b"], now=10.9)
     assert batcher.next_due() == 11
-    batcher.due(10.9)
-    assert released(batcher) == []
-    batcher.due(11)
-    assert [texts(batch) for batch in released(batcher)] == [["a", "b"]]
+    assert released(batcher, 10.9) == []
+    assert [texts(batch) for batch in released(batcher, 11)] == [["a", "b"]]
     assert batcher.next_due() is None
+
+
+@pytest.mark.feature("SNK-04")
+def test_a_batch_that_is_due_grows_until_it_is_sent() -> None:
+    batcher = make(messages=3, delay=1)
+    add(batcher, ["a"], now=10)
+    batcher.send_now()
+    add(batcher, ["b"], now=12)
+    assert [texts(batch) for batch in released(batcher, 12)] == [["a", "b"]]
+    add(batcher, ["c"], now=12)
+    assert released(batcher, 12) == [], "what comes after is not hurried"
+
+
+def test_a_batch_is_due_later_where_patience_is_asked_for_hurried_or_not() -> None:
+    batcher = make(delay=1)
+    add(batcher, ["a"], now=10)
+    batcher.send_now()
+    assert batcher.next_due(0.5) == 11.5
+    assert released(batcher, 11.4, patience=0.5) == []
+    assert [texts(batch) for batch in released(batcher, 11.5, patience=0.5)] == [["a"]]
 
 
 @pytest.mark.feature("SNK-04")
@@ -170,7 +188,7 @@ def test_what_waits_behind_a_key_neither_goes_by_delay_nor_wakes_anyone() -> Non
     add(batcher, ["a", "b", "c"], key="k")
     (first,) = released(batcher)
     assert batcher.next_due() is None
-    batcher.due(100)
+    assert batcher.due(100) is None
     batcher.send_now()
     assert released(batcher) == []
     batcher.completed(first)
@@ -227,8 +245,8 @@ def test_nothing_is_lost_and_keys_keep_their_order_however_answers_come(
     written: dict[str, list[str]] = defaultdict(list)
     number = 0
 
-    def take() -> None:
-        for batch in released(batcher):
+    def take(now: float = 0) -> None:
+        for batch in released(batcher, now):
             key = batch.lane[1]
             assert not key or all(other.lane != batch.lane for other in out), "two batches of a key are out"
             assert batch.messages <= thresholds.messages
@@ -242,9 +260,7 @@ def test_nothing_is_lost_and_keys_keep_their_order_however_answers_come(
         number += len(made)
         written[key] += made
         add(batcher, made, key, now=now)
-        if choices.random() < 0.5:
-            batcher.due(now)
-        take()
+        take(now if choices.random() < 0.5 else 0)
         while out and choices.random() < 0.4:
             batcher.completed(out.pop(choices.randrange(len(out))))
             take()

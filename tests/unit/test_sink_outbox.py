@@ -22,18 +22,28 @@ TOPIC = "projects/p/topics/t"
 LATER = Refusal(Verdict.PASSING, "UNAVAILABLE", "later")
 
 
-def make(messages: int = 1, delay: float = 1, max_calls: int = 100, policy: RetryPolicy | None = None) -> Outbox:
-    rules = PublishRules(Thresholds(messages, 10_000_000, delay), policy or RetryPolicy(), max_calls=max_calls)
+def make(
+    messages: int = 1,
+    delay: float = 1,
+    max_calls: int = 100,
+    policy: RetryPolicy | None = None,
+    max_messages: int = 1000,
+    max_topics: int = 100,
+) -> Outbox:
+    thresholds = Thresholds(messages, 10_000_000, delay)
+    rules = PublishRules(
+        thresholds, policy or RetryPolicy(), max_calls=max_calls, max_messages=max_messages, max_topics=max_topics
+    )
     return Outbox(rules, jitter=lambda: 1)
 
 
-def add(outbox: Outbox, texts: list[str], key: str = "", now: float = 0) -> None:
+def add(outbox: Outbox, texts: list[str], key: str = "", now: float = 0, topic: str = TOPIC) -> None:
     made = entries([PubsubMessage(data=text.encode(), ordering_key=key) for text in texts])
-    outbox.add((TOPIC, key), b"".join(made), list(accumulate(map(len, made))), now)
+    outbox.add((topic, key), b"".join(made), list(accumulate(map(len, made))), now)
 
 
-def take(outbox: Outbox, now: float = 0) -> list[Batch]:
-    return [batch for batch, _ in outbox.take(now)]
+def take(outbox: Outbox, now: float = 0, busy: bool = False) -> list[Batch]:
+    return [batch for batch, _ in outbox.take(now, busy)]
 
 
 def texts(batch: Batch) -> list[str]:
@@ -113,6 +123,60 @@ def test_a_call_that_finds_no_room_waits_for_an_answer_and_wakes_nobody() -> Non
     outbox.succeeded(first, 0)
     (second,) = take(outbox)
     assert texts(second) == ["b"]
+
+
+@pytest.mark.feature("SNK-04")
+def test_while_more_is_about_to_come_a_batch_that_is_due_waits_for_it_but_not_for_long() -> None:
+    outbox = make(messages=10, delay=1)
+    add(outbox, ["a"])
+    outbox.send_now()
+    assert take(outbox, 1.05, busy=True) == []
+    assert outbox.wake_at(busy=True) == 1.1
+    add(outbox, ["b"], now=1.05)
+    assert [texts(batch) for batch in take(outbox, 1.1, busy=True)] == [["a", "b"]]
+
+
+@pytest.mark.feature("SNK-04")
+def test_a_full_batch_goes_whatever_is_about_to_come() -> None:
+    outbox = make(messages=2)
+    add(outbox, ["a", "b"])
+    assert [texts(batch) for batch in take(outbox, busy=True)] == [["a", "b"]]
+
+
+@pytest.mark.feature("SNK-04")
+@pytest.mark.feature("SNK-06")
+def test_with_most_of_the_credit_out_a_batch_that_is_due_waits_for_an_answer_but_not_for_long() -> None:
+    outbox = make(messages=3, delay=1, max_messages=7)
+    add(outbox, ["a", "b", "c"])
+    (first,) = take(outbox)
+    add(outbox, ["d"])
+    outbox.send_now()
+    assert take(outbox) == [], "three of four are out, and more than half of the credit is used"
+    assert outbox.wake_at() == 1.1
+    add(outbox, ["e"])
+    assert [texts(batch) for batch in take(outbox)] == [["d", "e"]], "three of five are not most of it"
+    add(outbox, ["f"])
+    assert take(outbox, 1.05) == []
+    assert [texts(batch) for batch in take(outbox, 1.1)] == [["f"]]
+    outbox.succeeded(first, 1.1)
+
+
+@pytest.mark.feature("SNK-04")
+def test_with_half_of_the_credit_free_a_batch_never_waits_beyond_its_delay() -> None:
+    outbox = make(messages=3, delay=1, max_messages=8)
+    add(outbox, ["a", "b", "c"])
+    take(outbox)
+    add(outbox, ["d"])
+    assert take(outbox, 0.9) == []
+    assert [texts(batch) for batch in take(outbox, 1)] == [["d"]]
+
+
+@pytest.mark.feature("SNK-10")
+def test_nothing_waits_for_more_while_a_topic_waits_for_others_to_be_settled() -> None:
+    outbox = make(messages=10, delay=1, max_topics=1)
+    add(outbox, ["a"])
+    add(outbox, ["b"], topic="projects/p/topics/other")
+    assert [texts(batch) for batch in take(outbox, busy=True)] == [["a"]]
 
 
 @pytest.mark.feature("SNK-05")

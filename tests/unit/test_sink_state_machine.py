@@ -32,16 +32,18 @@ class Writer(RuleBasedStateMachine):
         messages=st.sampled_from([1, 2, 3, 3]),
         size=st.sampled_from([30, 10_000_000]),
         calls=st.integers(1, 4),
+        most=st.sampled_from([4, 1000]),
         topics=st.integers(1, 3),
         existing=st.one_of(st.just(set(TOPICS)), st.sets(st.sampled_from(TOPICS))),
         fails=st.sampled_from([False, False, True]),
     )
-    def start(self, messages: int, size: int, calls: int, topics: int, existing: set[str], fails: bool) -> None:
+    def start(self, messages: int, size: int, calls: int, most: int, topics: int, existing: set[str], fails: bool) -> None:
         rules = PublishRules(
             Thresholds(messages, size, 1.0),
             RetryPolicy(total_timeout=0, max_attempts=MANY),
             RecoveryPolicy(max_attempts=MANY),
             max_calls=calls,
+            max_messages=most,
             max_topics=topics,
             max_consecutive_rejections=None,
         )
@@ -49,6 +51,7 @@ class Writer(RuleBasedStateMachine):
         self.fails = fails
         self.outbox = Outbox(rules, jitter=lambda: 0.5)
         self.now = 0.0
+        self.is_busy = False
         self.existing = set(existing)
         self.out: list[Batch] = []
         self.creating: list[str] = []
@@ -77,6 +80,11 @@ class Writer(RuleBasedStateMachine):
         self.flushes += 1
         self.outbox.flush(self.flushes)
         self.covered[self.flushes] = self.number
+        self.proceed()
+
+    @rule(busy=st.booleans())
+    def busy(self, busy: bool) -> None:
+        self.is_busy = busy
         self.proceed()
 
     @rule()
@@ -156,7 +164,7 @@ class Writer(RuleBasedStateMachine):
         assert self.outbox.failed(batch, refusal, self.now) is None
 
     def proceed(self) -> None:
-        for batch, _ in self.outbox.take(self.now):
+        for batch, _ in self.outbox.take(self.now, self.is_busy):
             assert not batch.lane[1] or all(other.lane != batch.lane for other in self.out), "two batches of a key are out"
             assert batch.lane[0] not in self.creating, "sent to a topic that is known to be missing"
             assert batch.messages <= self.limits.thresholds.messages
@@ -234,7 +242,7 @@ class Writer(RuleBasedStateMachine):
             elif self.rejected:
                 self.handler_returns()
             else:
-                wake_at = self.outbox.wake_at()
+                wake_at = self.outbox.wake_at(self.is_busy)
                 assert wake_at is not None, "something is left that nothing would ever move"
                 self.now = max(self.now, wake_at)
                 self.proceed()

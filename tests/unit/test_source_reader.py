@@ -92,6 +92,28 @@ def test_a_failed_acknowledgement_is_sent_again(emulator: Emulator, reading: Rea
     emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 5)
 
 
+def test_acknowledgements_have_a_connection_of_their_own_lest_their_answers_queue_behind_what_streams_bring() -> None:
+    peers: list[str] = []
+
+    def acknowledge(request: bytes, context: grpc.ServicerContext) -> bytes:
+        peers.append(context.peer())
+        return b""
+
+    with ScriptedServer() as server:
+        server.answers["Acknowledge"] = acknowledge
+        reading = Reading(server.endpoint)
+        reading.assign(ORDERS, RETURNS)
+        streams = server.stream(), server.stream()
+        for stream in streams:
+            stream.send(response("1"))
+        reading.take(2)
+        reading.checkpoint(1)
+        eventually(lambda: reading.counter("messagesAcked") == 2)
+        reading.reader.close(5)
+    assert len(set(peers)) == 1
+    assert not {stream.peer for stream in streams} & set(peers)
+
+
 @pytest.mark.feature("SRC-14")
 def test_closing_gives_back_what_is_buffered_emitted_or_bound_at_once(emulator: Emulator) -> None:
     reading = Reading(emulator, max_records_per_fetch=4)

@@ -70,6 +70,10 @@ class ReaderContext(Context, Protocol):
 class WriterContext(Context, Protocol):
     """What a writer tells the JVM."""
 
+    @property
+    def backlog(self) -> bool:
+        """Whether more waits for the command thread. Any thread."""
+
     def settled(self, records: int, size: int) -> None:
         """Gives credit back: so many records have their answer, and so many of their bytes are free. Any thread.
 

@@ -33,6 +33,9 @@ class Failing(Protocol):
 
     def submit(self, action: Callable[[], None]) -> None: ...
 
+    @property
+    def backlog(self) -> bool: ...
+
 
 class Role(Protocol):
     """What the session runs on its command thread."""
@@ -73,6 +76,10 @@ class _ReaderContext(_BaseContext):
 
 
 class _WriterContext(_BaseContext):
+    @property
+    def backlog(self) -> bool:
+        return self._session.backlog
+
     def settled(self, records: int, size: int) -> None:
         self._output.send_json(Kind.SETTLED, {"records": records, "bytes": size})
 

@@ -119,6 +119,11 @@ class Session:
         """Has an action run on the command thread, between two frames."""
         self._commands.put(action)
 
+    @property
+    def backlog(self) -> bool:
+        """Whether something waits for the command thread."""
+        return not self._commands.empty()
+
     def _read_until_close(self) -> float:
         """Hands frames to the command thread, and returns the seconds that closing may take."""
         while (frame := self._reader.next()) is not None:

@@ -123,7 +123,7 @@ class Batch:
 
 
 class Batcher:
-    """Open batches and the lanes' queues. Sealed batches that may go are handed out by `released`."""
+    """Open batches and the lanes' queues. `released` hands out those that are complete, `due` those that waited long enough."""
 
     def __init__(self, thresholds: Thresholds) -> None:
         self._thresholds = thresholds
@@ -134,6 +134,8 @@ class Batcher:
         # Keyed lanes with a batch out, and what queues behind it; only the last batch of a queue may still be open.
         self._released: deque[Batch] = deque()
         self._sequence = 0
+        self._hurried = 0
+        # Batches before this one in the order do not wait for their delay.
 
     def add(self, lane: Lane, data: bytes | memoryview, ends: Sequence[int], now: float, epoch: int = 0) -> None:
         """Appends entries to a lane; entry i is `data[ends[i-1]:ends[i]]`. Full batches are released or queued.
@@ -153,31 +155,37 @@ class Batcher:
                 self._seal(batch)
 
     def send_now(self) -> None:
-        """Releases every open batch whose lane may send; what queues behind a key goes as its lane gets free."""
-        while self._open:
-            self._seal(next(iter(self._open.values())))
+        """Makes every open batch due; what queues behind a key goes as its lane gets free."""
+        self._hurried = self._sequence
 
     def flush(self) -> None:
         """Seals everything, so that no batch holds messages from before and after."""
-        self.send_now()
+        while self._open:
+            self._seal(next(iter(self._open.values())))
         for queue in self._behind.values():
             if queue and not queue[-1].sealed:
                 queue[-1].seal()
 
-    def due(self, now: float) -> None:
-        """Releases the batches whose delay is over."""
-        while self._open:
-            batch = next(iter(self._open.values()))
-            if batch.deadline > now:
-                return
-            self._seal(batch)
+    def due(self, now: float, patience: float = 0) -> Batch | None:
+        """The next batch to send although it is not full: its delay is over, and so much more time if any is given.
 
-    def next_due(self) -> float | None:
-        """When `due` has to be called next."""
-        return next(iter(self._open.values())).deadline if self._open else None
+        It grows until this is called, so it should be only when the batch can go.
+        """
+        due_at = self.next_due(patience)
+        if due_at is None or due_at > now:
+            return None
+        self._seal(next(iter(self._open.values())))
+        return self._released.pop()
+
+    def next_due(self, patience: float = 0) -> float | None:
+        """When `due` has something to hand out."""
+        if not self._open:
+            return None
+        batch = next(iter(self._open.values()))
+        return 0 if batch.order[0] < self._hurried and not patience else batch.deadline + patience
 
     def released(self) -> Batch | None:
-        """The next batch to send."""
+        """The next batch to send that takes nothing more."""
         return self._released.popleft() if self._released else None
 
     def completed(self, batch: Batch) -> None:

@@ -8,7 +8,8 @@ The life of a batch:
 
 1. waiting: its topic is one too many at the moment (`topics`). Everything written after it waits behind it.
 2. open or queued: in the batcher.
-3. released: may go, and does as soon as fewer than `max_calls` calls are out. While its topic is missing it is parked instead.
+3. complete or due: may go, and does as soon as fewer than `max_calls` calls are out. While its topic is missing it is parked
+   instead. One that is merely due goes on growing until then, and for longer where there is `patience`.
 4. out: `take` has handed it out, and one of these follows:
    - `succeeded`: settled.
    - `failed` in a way that passes: released again at its time, within its retry budget; its ordering key waits.
@@ -28,6 +29,7 @@ from heapq import heappop, heappush
 
 from flink_pubsub.core.batching import Batch, Batcher, Lane
 from flink_pubsub.core.flushes import Flushes
+from flink_pubsub.core.patience import patience
 from flink_pubsub.core.progress import Standstill, Watch
 from flink_pubsub.core.publish_rules import PublishRules
 from flink_pubsub.core.refusals import Refusal, Verdict
@@ -68,6 +70,7 @@ class Outbox:
         self._topics = Topics(rules.max_topics)
         self._waiting: deque[tuple[int, Lane, bytes | memoryview, Sequence[int]]] = deque()
         self._free_calls = rules.max_calls
+        self._records_out = 0
         self._jitter = jitter
         self._retries: list[tuple[float, tuple[int, int], Batch]] = []
         self._creating: dict[str, None] = {}
@@ -130,16 +133,16 @@ class Outbox:
         """Forgets topics that are settled and have been unused for longer than that."""
         self._topics.release_idle(now, seconds)
 
-    def take(self, now: float) -> list[tuple[Batch, float | None]]:
-        """The batches to send now, each with its RPC timeout."""
+    def take(self, now: float, busy: bool = False) -> list[tuple[Batch, float | None]]:
+        """The batches to send now, each with its RPC timeout. `busy` tells that more messages are about to be added."""
         calls: list[tuple[Batch, float | None]] = []
         if self._abandoned:
             return calls
         if self._waiting:
             self._admit_waiting(now)
-        self._batcher.due(now)
-        while self._free_calls and (batch := self._next(now)) is not None:
+        while self._free_calls and (batch := self._next(now, busy)) is not None:
             self._free_calls -= 1
+            self._records_out += batch.messages
             self._topics.by_path[batch.lane[0]].out += 1
             attempts = batch.attempts = batch.attempts or Attempts(self._rules.retry)
             calls.append((batch, attempts.begin(now)))
@@ -157,12 +160,12 @@ class Outbox:
             self._watch.progress(now)
         return creations
 
-    def wake_at(self) -> float | None:
+    def wake_at(self, busy: bool = False) -> float | None:
         """When `take` and `take_creations` have to be called although nothing else happens."""
         if self._abandoned:
             return None
-        wake_at = self._batcher.next_due()
-        # Without a free call a retry waits for an answer, not for a time.
+        # Without a free call whatever is to go waits for an answer, not for a time.
+        wake_at = self._batcher.next_due(self._patience(busy)) if self._free_calls else None
         if self._retries and self._free_calls:
             wake_at = _earlier(wake_at, self._retries[0][0])
         for repair in self.repairs.values():
@@ -171,9 +174,7 @@ class Outbox:
 
     def succeeded(self, batch: Batch, now: float) -> None:
         """The service has stored the batch."""
-        self._free_calls += 1
-        topic = self._topics.by_path[batch.lane[0]]
-        topic.out -= 1
+        topic = self._answered(batch)
         if self._abandoned:
             return
         self._progressed(now)
@@ -185,9 +186,7 @@ class Outbox:
 
     def failed(self, batch: Batch, refusal: Refusal, now: float) -> PublishError | None:
         """The batch was not published: decides what becomes of it. Returns what fails the job, after which it is abandoned."""
-        self._free_calls += 1
-        topic = self._topics.by_path[batch.lane[0]]
-        topic.out -= 1
+        topic = self._answered(batch)
         if self._abandoned:
             return None
         batch.refusal = refusal
@@ -293,13 +292,25 @@ class Outbox:
         if self._waiting:
             self._batcher.send_now()
 
-    def _next(self, now: float) -> Batch | None:
+    def _answered(self, batch: Batch) -> Topic:
+        self._free_calls += 1
+        self._records_out -= batch.messages
+        topic = self._topics.by_path[batch.lane[0]]
+        topic.out -= 1
+        return topic
+
+    def _patience(self, busy: bool) -> float:
+        return 0 if self._waiting else patience(self._rules, self.records, self.size, self._records_out, busy)
+
+    def _next(self, now: float, busy: bool) -> Batch | None:
         for repair in self.repairs.values():
             if (probe := repair.due(now)) is not None:
                 return probe
         while True:
             again = bool(self._retries) and self._retries[0][0] <= now
             batch = heappop(self._retries)[2] if again else self._batcher.released()
+            if batch is None:
+                batch = self._batcher.due(now, self._patience(busy))
             if batch is None or not self.repairs:
                 return batch
             found = self.repairs.get(batch.lane[0])
@@ -314,7 +325,7 @@ class Outbox:
         if refusal.verdict is Verdict.MISSING_TOPIC:
             return self._repair(topic, batch, refusal, now)
         if refusal.verdict is Verdict.FATAL:
-            return PublishError(topic.path, refusal.code, f"{refusal.reason} (after {_attempts(batch)})")
+            return PublishError(topic.path, refusal.code, f"{refusal.reason} (after {batch.attempts})")
         repair = topic.repair
         if repair is not None and repair.probe is batch:
             repair.probe_refused(now)
@@ -334,7 +345,7 @@ class Outbox:
             heappush(self._retries, (at, batch.order, batch))
             return None
         problem = (
-            f"Pub/Sub did not take {batch.messages} messages within the retry budget: {_attempts(batch)} in "
+            f"Pub/Sub did not take {batch.messages} messages within the retry budget: {batch.attempts} in "
             f"{now - batch.attempts.began:.1f} s, the last one ended with {refusal}"
         )
         return PublishError(batch.lane[0], refusal.code, problem)
@@ -342,7 +353,7 @@ class Outbox:
     def _repair(self, topic: Topic, batch: Batch, refusal: Refusal, now: float) -> PublishError | None:
         if self._rules.never_create is not None:
             return PublishError(
-                topic.path, refusal.code, f"{refusal.reason} (after {_attempts(batch)}){self._rules.never_create}"
+                topic.path, refusal.code, f"{refusal.reason} (after {batch.attempts}){self._rules.never_create}"
             )
         repair = topic.repair
         if repair is None:
@@ -387,8 +398,3 @@ class Outbox:
 
 def _earlier(one: float | None, other: float | None) -> float | None:
     return one if other is None else other if one is None else min(one, other)
-
-
-def _attempts(batch: Batch) -> str:
-    assert batch.attempts is not None
-    return f"{batch.attempts.count} attempt{'s' if batch.attempts.count > 1 else ''}"

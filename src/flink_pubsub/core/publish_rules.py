@@ -21,6 +21,10 @@ class PublishRules:
     max_calls: int = 200
     """Publish calls out at a time. Servers cancel calls beyond about 1,000 pending ones, and a channel gets no faster with
     more."""
+    max_messages: int = 1000
+    """Messages in flight at a time, as far as the writer's credit allows."""
+    max_size: int = 64 * 1024 * 1024
+    """Their bytes."""
     max_topics: int = 100
     """Topics in use at a time."""
     max_consecutive_rejections: int | None = 100

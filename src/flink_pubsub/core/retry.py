@@ -41,6 +41,9 @@ class Attempts:
     _delay: float = 0
     _rpc_timeout: float = 0
 
+    def __str__(self) -> str:
+        return f"{self.count} attempt{'s' if self.count > 1 else ''}"
+
     def begin(self, now: float) -> float | None:
         """Counts an attempt. Returns its RPC timeout, None for no limit."""
         policy = self.policy

@@ -62,11 +62,13 @@ class Publisher:
         listener: PublishListener,
         clock: Callable[[], float] = time.monotonic,
         creator: TopicCreator | None = None,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Makes a publisher. `creator` is for outboxes that have topics created."""
+        """Makes a publisher. `creator` is for outboxes that have topics created; `busy` tells that more messages follow."""
         self._channel = channel
         self._stub = PublishStub(channel)
         self._creator = creator
+        self._busy = busy
         self._outbox = outbox
         self._listener = listener
         self._clock = clock
@@ -174,12 +176,12 @@ class Publisher:
         """Starts the calls that may start, reports what is settled, and sees that the timer wakes up in time."""
         while True:
             with self._lock:
-                now = self._clock()
-                batches = self._outbox.take(now)
+                now, busy = self._clock(), self._busy()
+                batches = self._outbox.take(now, busy)
                 creations = self._outbox.take_creations(now) if self._outbox.repairs else ()
                 self._out += len(batches) + len(creations)
                 if not batches and not creations:
-                    wake_at = self._outbox.wake_at()
+                    wake_at = self._outbox.wake_at(busy)
                     sleeps_until = self._timer_sleeps_until
                     if wake_at is not None and (sleeps_until is None or wake_at < sleeps_until):
                         self._changed.notify_all()
@@ -290,7 +292,7 @@ class Publisher:
             with self._lock:
                 if self._ended:
                     return
-                now, wake_at = self._clock(), self._outbox.wake_at()
+                now, wake_at = self._clock(), self._outbox.wake_at(self._busy())
                 overdue = self._overdue(now)
                 if overdue is None and (wake_at is None or wake_at > now):
                     check_at = min(self._outbox.check_at(now), self._watch.check_at(now))

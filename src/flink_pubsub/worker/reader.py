@@ -67,6 +67,7 @@ class PubSubReader:
             self._schema = python_decoding(spec.deserializer, encode, self._undecodable, ordered=self._ordered)
         self._decoding: Decoding = self._schema or RawDecoding(ordered=self._ordered)
         self._shared = Shared(Budget(options.subscriber_buffer_max_messages, options.subscriber_buffer_max_bytes))
+        # The first is for acknowledgements, whose answers must not queue behind what streams bring.
         self._channels = [self._open_channel()]
         self._streams = 0
         self._holdings: dict[str, Holding] = {}
@@ -158,7 +159,7 @@ class PubSubReader:
         return holding
 
     def _channel_for_stream(self) -> grpc.Channel:
-        if self._streams and self._streams % _STREAMS_PER_CHANNEL == 0:
+        if self._streams % _STREAMS_PER_CHANNEL == 0:
             self._channels.append(self._open_channel())
         self._streams += 1
         return self._channels[-1]

@@ -57,7 +57,9 @@ class PubSubSinkWriter:
         self._by_topic: Counter[str] | None = Counter() if options.per_destination_metrics else None
         self._endings: set[int] = set()
         creator = TopicCreator(channel, spec.topic_create_options or TopicCreateOptions())
-        self._publisher = Publisher(channel, Outbox(rules_of(spec), random.random), self, creator=creator)
+        outbox = Outbox(rules_of(spec), random.random)
+        self._writing = False
+        self._publisher = Publisher(channel, outbox, self, creator=creator, busy=lambda: self._writing or context.backlog)
         try:
             self._failing = Failing(handler, context.subtask, self._publisher.watched, options.per_destination_metrics)
         except BaseException:
@@ -71,6 +73,7 @@ class PubSubSinkWriter:
 
     def write(self, batch: WriteBatch) -> None:
         """Publishes the batch's messages; skipped and failed records are settled at once."""
+        self._writing = True
         encoded = self._encoder.encode(batch)
         done = batch.size - encoded.messages
         charged = sum(len(column.data) for column in (batch.elements, batch.payloads) if column is not None)
@@ -82,6 +85,7 @@ class PubSubSinkWriter:
         if self._by_topic is not None:
             for lane, _, ends in encoded.entries:
                 self._by_topic[lane[0]] += len(ends)
+        self._writing = False
         if encoded.entries:
             self._publisher.add(encoded.entries)
 
@@ -198,6 +202,8 @@ def rules_of(spec: SinkSpec) -> PublishRules:
             seconds(options.recovery_initial_backoff), seconds(options.recovery_max_backoff), options.recovery_max_attempts
         ),
         never_create=NEVER_CREATE if spec.create_disposition is CreateDisposition.CREATE_NEVER else None,
+        max_messages=options.max_in_flight_messages,
+        max_size=options.max_in_flight_bytes,
         max_topics=options.max_active_publishers,
         max_consecutive_rejections=None if rejections == -1 else rejections,
         progress_timeout=seconds(options.publish_progress_timeout),

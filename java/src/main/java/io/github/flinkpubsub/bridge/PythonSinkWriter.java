@@ -19,8 +19,9 @@ import org.apache.flink.util.function.ThrowingRunnable;
  *
  * <ol>
  *   <li>It is encoded at the end of the batch. No byte of it counts yet.
- *   <li>Room: when it would exceed a cap, what was added before goes out, the worker is told not to hold anything back, and
- *       the task thread yields to Flink's mailbox until enough is settled. With nothing in flight it is always let in.
+ *   <li>Room: when it would exceed a cap, what was added before goes out, the worker is told that nothing more comes, and the
+ *       task thread yields to Flink's mailbox until a batch is settled, so that the next one is no small one. With nothing in
+ *       flight it is always let in.
  *   <li>It is added to the batch and in flight from then on.
  *   <li>The batch goes to the worker when it is full, old, followed by an element of another watermark, or flushed.
  *   <li>The worker settles it: its answer is there. Or the worker fails, and with it the job.
@@ -77,7 +78,7 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
         if (!hasRoom(bytes)) {
             send();
             worker.send(Frames.SEND_NOW, new byte[0]);
-            await(() -> hasRoom(bytes));
+            await(() -> hasRoomForBatch(bytes));
         }
         if (settings.timestamps && context.currentWatermark() != watermark) {
             send();
@@ -99,6 +100,13 @@ final class PythonSinkWriter<T> implements SinkWriter<T>, WorkerListener {
         long records = writtenRecords - settledRecords;
         return records <= 0
                 || (records < settings.maxRecords && writtenBytes - settledBytes + bytes <= settings.maxBytes);
+    }
+
+    private boolean hasRoomForBatch(long bytes) {
+        long records = writtenRecords - settledRecords;
+        return records <= 0
+                || (records <= settings.maxRecords - settings.batchElements
+                        && writtenBytes - settledBytes + Math.max(bytes, settings.batchBytes) <= settings.maxBytes);
     }
 
     @Override
