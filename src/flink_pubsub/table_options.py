@@ -215,7 +215,8 @@ OPTIONS: tuple[TableOption, ...] = (*_SHARED, *_SOURCE, *_SINK)
 BY_KEY: Mapping[str, TableOption] = {option.key: option for option in OPTIONS}
 
 _ENUMS = {option.choices.__name__: option for option in OPTIONS if option.choices is not None}
-_MEMBER = re.compile(rf"`?\b({'|'.join(_ENUMS)})\.([A-Z_]+)\b`?")
+_MEMBER = re.compile(rf"`?\b(?P<call>[a-z_]+\()?({'|'.join(_ENUMS)})\.([A-Z_]+)\b(?(call)\))`?")
+"""A member of an enum, by itself or as the only argument of a setting's method."""
 _OWN_NAMES: Mapping[Direction, Mapping[str, str]] = {
     "source": {
         "subscriptions": "subscription",
@@ -242,8 +243,8 @@ def keys_by_name(direction: Direction) -> Mapping[str, str]:
 def in_sql_words(text: str, direction: Direction, quote: str = "'") -> str:
     """A text about the Python API's settings, with the keys and values of SQL instead, between quotes of that kind."""
     names = {name: key for name, key in keys_by_name(direction).items() if "_" in name}
+    text = _MEMBER.sub(lambda found: _setting(found[2], found[3], quote), text)
     text = re.sub(rf"`?\b({'|'.join(names)})\b`?", lambda found: f"{quote}{names[found[1]]}{quote}", text)
-    text = _MEMBER.sub(lambda found: _setting(found[1], found[2], quote), text)
     return re.sub(r"\b(True|False)\b", lambda found: found[1].lower(), text)
 
 

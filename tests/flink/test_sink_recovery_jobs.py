@@ -96,7 +96,7 @@ def test_a_missing_topic_that_may_not_be_created_fails_the_job_naming_the_dispos
     env = environment()
     numbers(env, 1).sink_to(sink(emulator, payload()).create_disposition(CreateDisposition.CREATE_NEVER).build())
     message = failure_of(env)
-    for part in (TOPIC, "NOT_FOUND", "create_disposition is CREATE_NEVER"):
+    for part in (TOPIC, "NOT_FOUND", "CreateDisposition.CREATE_NEVER"):
         assert part in message
 
 

@@ -256,4 +256,6 @@ def test_a_missing_topic_that_may_not_be_created_fails_the_job(env: Any, emulato
     with table(env, ORDERS, written({"sink.create-disposition": "create-never"}, to=emulator)):
         text = failure(env, "INSERT INTO orders VALUES ('a', 1)")
     assert "publishing to projects/p/topics/orders failed: NOT_FOUND" in text
+    assert "'sink.create-disposition' = 'create-never'" in text
+    assert "CREATE_NEVER" not in text
     assert emulator.topics() == []

@@ -141,6 +141,22 @@ def test_an_exception_is_reported_with_its_traceback(quirk: str) -> None:
     assert "bridge_connectors.py" in failed["traceback"]
 
 
+class Translated(CountingSource):
+    """Its users read German."""
+
+    def reworded(self, text: str) -> str:
+        return text.replace("closed on Mondays", "montags geschlossen")
+
+
+@pytest.mark.feature("BEY-04")
+def test_a_connector_may_tell_failures_in_the_words_of_its_users() -> None:
+    with WorkerDriver() as worker:
+        worker.open(Translated(quirk="open raises"), "reader")
+        failed = failure(worker)
+    assert failed["message"] == "montags geschlossen"
+    assert failed["traceback"].endswith("ValueError: montags geschlossen\n")
+
+
 @pytest.mark.feature("BEY-03")
 def test_the_end_of_stdin_closes_the_reader_and_ends_the_process(
     tmp_path: Path,

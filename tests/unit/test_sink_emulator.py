@@ -138,7 +138,7 @@ def test_a_topic_that_does_not_exist_and_may_not_be_created_fails_naming_it_and_
         writer.close(10)
     assert isinstance(error, PublishError)
     assert (error.topic, error.status) == (PATH, "NOT_FOUND")
-    assert str(error).endswith("(after 1 attempt). The sink does not create it, as its create_disposition is CREATE_NEVER")
+    assert str(error).endswith("(after 1 attempt). The sink does not create it, as CreateDisposition.CREATE_NEVER says")
 
 
 @pytest.mark.feature("SNK-11")

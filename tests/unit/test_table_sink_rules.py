@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from flink_pubsub.bridge.connector import RequestRefusedError
+from flink_pubsub.core.startup import SubscriptionFacts, rejections
 from flink_pubsub.destinations import TopicDestination
+from flink_pubsub.options import DeserializationFailurePolicy, OrderingMode
 from flink_pubsub.sink import SinkSpec
 from flink_pubsub.worker.sink import PubSubSinkConnector
+from flink_pubsub.worker.table_connectors import TableSink, TableSource
 from flink_pubsub.worker.tables import build
+from flink_pubsub.worker.writer import NEVER_CREATE
+from tests.unit.table_support import source
 
 
 def sink(*metadata: str, **options: Any) -> SinkSpec:
@@ -63,3 +68,13 @@ def test_the_project_and_the_topic_to_fall_back_on_are_bare_names_too() -> None:
     assert refusal("topic", topic="projects/p/topics/orders").startswith("'topic' must be the bare topic id, not a path")
     assert refusal("topic", topic="").startswith("'topic' must be 3 to 255 of letters")
     assert refusal("topic", project="projects/p").startswith("'project' must be a bare project id")
+
+
+@pytest.mark.feature("SQL-01")
+def test_failures_of_running_jobs_are_told_in_sql_too() -> None:
+    said = TableSink(sink(topic="orders")).reworded
+    assert said(NEVER_CREATE) == ". The sink does not create it, as 'sink.create-disposition' = 'create-never' says"
+    assert said("max_consecutive_rejections allows no more") == "'sink.max-consecutive-rejections' allows no more"
+    facts = SubscriptionFacts(path="projects/p/subscriptions/orders-sub", topic="projects/p/topics/orders")
+    [rejection] = rejections(facts, OrderingMode.PER_KEY, DeserializationFailurePolicy.FAIL)
+    assert "which 'scan.ordering-mode' = 'per-key' cannot mend" in TableSource(source({})).reworded(rejection)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from flink_pubsub.bridge.frames import RecordBlock, WriteBatch
 
@@ -204,6 +204,14 @@ class SinkConnector(Protocol):
 
     def open_writer(self, context: WriterContext) -> SinkWriter:
         """A writer for one subtask. Raising fails the job."""
+
+
+@runtime_checkable
+class Rewording(Protocol):
+    """A connector may be this as well, when its settings have other names where its user wrote them."""
+
+    def reworded(self, text: str) -> str:
+        """The text of a failure in the user's words. Any thread; must not raise."""
 
 
 @dataclass(frozen=True, slots=True)

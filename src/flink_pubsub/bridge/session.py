@@ -28,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flink_pubsub.bridge.connector import ConnectorBuilder, SinkConnector, SourceConnector
+from flink_pubsub.bridge.connector import ConnectorBuilder, Rewording, SinkConnector, SourceConnector
 from flink_pubsub.bridge.frames import (
     PROTOCOL_VERSION,
     FrameReader,
@@ -87,6 +87,7 @@ class Session:
         self._failed = threading.Event()
         self._ended = threading.Event()
         self._role: Role | None = None
+        self._rewording: Rewording | None = None
 
     def run(self) -> int:
         """Reads frames until the session ends, and returns the exit status."""
@@ -110,10 +111,13 @@ class Session:
         if self._failed.is_set():
             return
         self._failed.set()
-        trace = "".join(traceback.format_exception(error))
+        trace, message = "".join(traceback.format_exception(error)), str(error)
+        if self._rewording is not None and message:
+            told = self._rewording.reworded(message)
+            trace, message = trace.replace(message, told), told
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        self._output.send_json(Kind.FAILED, {"type": name, "message": str(error), "traceback": trace})
+        self._output.send_json(Kind.FAILED, {"type": name, "message": message, "traceback": trace})
 
     def submit(self, action: Callable[[], None]) -> None:
         """Has an action run on the command thread, between two frames."""
@@ -186,6 +190,8 @@ class Session:
         root.setLevel(settings["log_level"])
         logging.captureWarnings(True)
         connector = load_connector(self._expect(Kind.CONNECTOR), settings)
+        if isinstance(connector, Rewording):
+            self._rewording = connector
         roles: dict[str, Callable[[Any, Session, Output, dict[str, Any]], Role]] = {
             "builder": BuilderRole,
             "planner": PlannerRole,

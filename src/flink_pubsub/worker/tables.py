@@ -31,8 +31,7 @@ from flink_pubsub.source import SourceSpec
 from flink_pubsub.subscription_options import DeadLetterPolicy, StartMode, StartPosition, SubscriptionCreateOptions
 from flink_pubsub.table_options import BY_KEY, TableOption, sql_error
 from flink_pubsub.topic_options import CreateDisposition, TopicCreateOptions
-from flink_pubsub.worker.sink import PubSubSinkConnector
-from flink_pubsub.worker.source import PubSubSourceConnector
+from flink_pubsub.worker.table_connectors import TableSink, TableSource
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -54,21 +53,18 @@ def build(request: Mapping[str, Any]) -> Built:
         RequestRefusedError: the options are incomplete, wrong, or contradict each other.
     """
     direction = request["direction"]
-    connector: PubSubSourceConnector | PubSubSinkConnector
+    connector: TableSource | TableSink
     try:
         values = {key: _typed(BY_KEY[key], value) for key, value in request["options"].items()}
-        if direction == "source":
-            connector = PubSubSourceConnector(_source(values))
-        else:
-            connector = PubSubSinkConnector(_sink(values, request["metadata"]))
+        connector = TableSource(_source(values)) if direction == "source" else TableSink(_sink(values, request["metadata"]))
     except ConfigurationError as error:
         raise RequestRefusedError(sql_error(error, direction)) from None
     spec = json.loads(worker_spec(request["python_executable"]))
     return Built(connector, {"worker_spec": spec, "lineage": _lineage(connector, request["metadata"])})
 
 
-def _lineage(connector: PubSubSourceConnector | PubSubSinkConnector, metadata: Sequence[str]) -> Mapping[str, object]:
-    if isinstance(connector, PubSubSourceConnector):
+def _lineage(connector: TableSource | TableSink, metadata: Sequence[str]) -> Mapping[str, object]:
+    if isinstance(connector, TableSource):
         return table_lineage(connector.spec.subscriptions)
     topic = connector.spec.topic
     return table_lineage([] if topic is None else [topic], dynamic="topic" in metadata)

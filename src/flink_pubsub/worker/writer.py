@@ -35,7 +35,7 @@ from flink_pubsub.topic_options import CreateDisposition, TopicCreateOptions
 from flink_pubsub.worker.encoding import Encoder
 from flink_pubsub.worker.failing import Failing
 
-NEVER_CREATE = ". The sink does not create it, as its create_disposition is CREATE_NEVER"
+NEVER_CREATE = ". The sink does not create it, as CreateDisposition.CREATE_NEVER says"
 
 
 class PubSubSinkWriter:
