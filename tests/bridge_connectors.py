@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from flink_pubsub.bridge.connector import (
+    Built,
     Context,
     Metrics,
     Plan,
     PlannedSplit,
     ReaderContext,
     ReaderSettings,
+    RequestRefusedError,
     Split,
     WriterContext,
     WriterSettings,
@@ -251,3 +253,11 @@ class CollectingWriter(QuietWriter):
 
     def close(self, seconds: float) -> None:
         self.file.close()
+
+
+def build_counting(request: Mapping[str, Any]) -> Built:
+    """A builder of counting sources, which counts nothing negative."""
+    count: int = request["count"]
+    if count < 0:
+        raise RequestRefusedError(f"nobody counts to {count}")
+    return Built(CountingSource(count=count), {"last": count - 1})

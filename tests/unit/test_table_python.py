@@ -33,6 +33,12 @@ def test_the_sessions_interpreter_is_the_jobs_too() -> None:
     assert found == ("/opt/a", "python.executable of the session", "/opt/a")
 
 
+def test_a_path_into_an_archive_is_passed_over() -> None:
+    found = chosen(python_executable="env.zip/env/bin/python", python_client_executable="/opt/b")
+    assert found == ("/opt/b", "python.client.executable of the session", None)
+    assert chosen(python_executable="python3.11")[0] == "python3.11", "a name is looked up where it is started"
+
+
 def test_the_clients_interpreter_is_not_the_jobs() -> None:
     assert chosen(python_client_executable="/opt/b") == ("/opt/b", "python.client.executable of the session", None)
 

@@ -1,16 +1,21 @@
 package io.github.flinkpubsub.bridge;
 
-import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Base64;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
 
 /** One run of a builder: a worker that makes a connector of a request, where there is no Python client to make one. */
 public final class BuilderWorker implements WorkerListener {
     private static final Duration CLOSE_BUDGET = Duration.ofSeconds(5);
+
+    /** Far more than a builder takes: it computes, and asks nobody. */
+    private static final Duration DEADLINE = Duration.ofMinutes(2);
 
     private final CompletableFuture<Answer> answer = new CompletableFuture<>();
 
@@ -33,12 +38,12 @@ public final class BuilderWorker implements WorkerListener {
     }
 
     /**
-     * Has a connector built. An interrupt kills the worker.
+     * Has a connector built, within two minutes. An interrupt kills the worker.
      *
      * @param module the Python module with the builder
      * @param function the builder's name there
      * @param request a JSON object that the builder understands
-     * @throws WorkerException if the worker could not be started, or failed
+     * @throws WorkerException if the worker could not be started, failed, or did not answer in time
      */
     public static Answer run(WorkerSpec spec, String module, String function, JsonNode request) throws InterruptedException {
         BuilderWorker builder = new BuilderWorker();
@@ -48,11 +53,13 @@ public final class BuilderWorker implements WorkerListener {
                 WorkerProcess.start(spec, "builder", 0, 1, reference, new UnregisteredMetricsGroup(), builder);
         try {
             process.sendJson(Frames.BUILD, request);
-            Answer answer = builder.answer.get();
+            Answer answer = builder.answer.get(DEADLINE.toMillis(), TimeUnit.MILLISECONDS);
             process.close(CLOSE_BUDGET);
             return answer;
         } catch (ExecutionException e) {
             throw (WorkerException) e.getCause();
+        } catch (TimeoutException e) {
+            throw new WorkerException(process + " did not answer within " + DEADLINE.getSeconds() + " s");
         } finally {
             process.destroy();
         }
@@ -71,11 +78,13 @@ public final class BuilderWorker implements WorkerListener {
             answer.complete(new Answer(Frames.text(kind, built, "refused"), null, null));
             return;
         }
+        byte[] connector;
         try {
-            answer.complete(new Answer(null, built.path("connector").binaryValue(), built.path("facts")));
-        } catch (IOException e) {
+            connector = Base64.getDecoder().decode(Frames.text(kind, built, "connector"));
+        } catch (IllegalArgumentException e) {
             throw new ProtocolException("the connector in a BUILT frame is not base64: " + e.getMessage());
         }
+        answer.complete(new Answer(null, connector, built.path("facts")));
     }
 
     @Override

@@ -15,7 +15,7 @@ import org.apache.flink.configuration.ReadableConfig;
  * The interpreter that checks a table's options where a statement is planned. No Python client tells, so it is, in this order:
  *
  * <ol>
- *   <li>{@code python.executable} of the session, else {@code python.client.executable};
+ *   <li>{@code python.executable} of the session, unless that is inside an archive, else {@code python.client.executable};
  *   <li>in a JVM that PyFlink started, the interpreter that started it;
  *   <li>the same two settings of this host's Flink;
  *   <li>{@code python3}.
@@ -26,6 +26,9 @@ final class PlanTimePython {
             ConfigOptions.key("python.executable").stringType().noDefaultValue();
     private static final ConfigOption<String> CLIENT_EXECUTABLE =
             ConfigOptions.key("python.client.executable").stringType().noDefaultValue();
+
+    /** The main class of a JVM that PyFlink starts; in the arguments where it does so by way of Flink's command line. */
+    private static final String GATEWAY = "org.apache.flink.client.python.PythonGatewayServer";
 
     /** PyFlink starts the JVM itself, or through a script. */
     private static final int ANCESTORS = 3;
@@ -46,7 +49,7 @@ final class PlanTimePython {
     static PlanTimePython of(ReadableConfig session) {
         Configuration host = GlobalConfiguration.loadConfiguration();
         String executable = session.get(EXECUTABLE);
-        if (executable != null) {
+        if (executable != null && !isInArchive(executable)) {
             // What only this host's file says is not the job's wish: other hosts may say otherwise.
             return new PlanTimePython(
                     executable, "python.executable of the session", executable.equals(host.get(EXECUTABLE)) ? null : executable);
@@ -54,7 +57,7 @@ final class PlanTimePython {
         if (session.get(CLIENT_EXECUTABLE) != null) {
             return new PlanTimePython(session.get(CLIENT_EXECUTABLE), "python.client.executable of the session", null);
         }
-        Optional<String> ancestor = ofAncestors();
+        Optional<String> ancestor = System.getProperty("sun.java.command", "").contains(GATEWAY) ? ofAncestors() : Optional.empty();
         if (ancestor.isPresent()) {
             return new PlanTimePython(ancestor.get(), "the Python that started this JVM", null);
         }
@@ -65,6 +68,12 @@ final class PlanTimePython {
             return new PlanTimePython(host.get(CLIENT_EXECUTABLE), "python.client.executable of Flink's configuration", null);
         }
         return new PlanTimePython("python3", "the default", null);
+    }
+
+    /** Whether the interpreter comes with the job, to be unpacked for its Python functions only. */
+    private static boolean isInArchive(String executable) {
+        Path path = Path.of(executable);
+        return path.getNameCount() > 1 && !path.isAbsolute() && !Files.exists(path);
     }
 
     private static Optional<String> ofAncestors() {

@@ -123,7 +123,8 @@ final class PubSubTableSource
         if (columns == 0 && formatMetadata.isEmpty() && getChangelogMode().containsOnly(RowKind.INSERT)) {
             return new RowDecoder(null, null, ofMessage);
         }
-        if (!formatMetadata.isEmpty()) {
+        if (!format.listReadableMetadata().isEmpty()) {
+            // Also when there is none, for a copy of this source may have asked the same format for some.
             format.applyReadableMetadata(formatMetadata);
         }
         if (format instanceof ProjectableDecodingFormat) {
