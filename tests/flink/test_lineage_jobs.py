@@ -62,7 +62,7 @@ def test_a_listener_is_told_what_a_job_reads_and_writes(listener: Path, tmp_path
 @pytest.mark.feature("LIN-01")
 def test_a_listener_is_told_what_tables_read_and_write_under_their_names(listener: Path, tmp_path: Path) -> None:
     lineage = tmp_path / "lineage"
-    env = environment(settings=listening(lineage))
+    env = environment(parallelism=2, settings=listening(lineage))
     env.add_jars(listener.as_uri())
     tables = StreamTableEnvironment.create(env)
     with Emulator() as emulator:

@@ -24,6 +24,7 @@ from flink_pubsub import (
     TopicDestination,
     _lineage,
 )
+from flink_pubsub.worker.tables import build
 from tests.flink.jobs import gateway_process
 from tests.unit.java import jvm
 
@@ -126,6 +127,27 @@ def test_a_table_has_one_dataset_with_all_resources_and_says_whether_rows_name_m
     assert dict(facet.config()) == {
         "resources": "subscription:my-project:orders;subscription:other-project:returns",
         "dynamic": str(dynamic).lower(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "metadata", "resources", "dynamic"),
+    [
+        ({"topic": "orders"}, ["ordering-key"], ["topic:my-project:orders"], False),
+        ({"topic": "orders"}, ["topic"], ["topic:my-project:orders"], True),
+        ({}, ["topic"], [], True),
+    ],
+)
+def test_a_table_with_a_topic_column_says_that_rows_name_topics(
+    options: dict[str, object], metadata: list[str], resources: list[str], dynamic: bool
+) -> None:
+    options = {"project": "my-project", "sink.message-ordering.enabled": True, **options}
+    facts = build({"direction": "sink", "options": options, "metadata": metadata, "python_executable": None}).facts
+    assert facts["lineage"] == {
+        "namespace": "pubsub",
+        "facet": "gcp",
+        "dynamic": dynamic,
+        "datasets": [{"name": "table", "resources": resources}],
     }
 
 
