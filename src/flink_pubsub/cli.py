@@ -34,16 +34,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def add_jar(subparsers: Subparsers) -> None:
     """`flink-pubsub jar`"""
-    command = subparsers.add_parser("jar", help="print the URL of the jar that Flink needs")
+    command = subparsers.add_parser("jar", help="print where the jar is that Flink needs")
+    command.add_argument("--path", action="store_true", help="as a path to copy from, not as a URL")
     command.set_defaults(run=_run_jar)
 
 
 def _run_jar(arguments: argparse.Namespace) -> int:
-    from flink_pubsub import jar
+    from flink_pubsub._jarfile import jar, jar_path
     from flink_pubsub.errors import PubSubConnectorError
 
     try:
-        print(jar())
+        print(jar_path() if arguments.path else jar())
     except PubSubConnectorError as e:
         print(f"flink-pubsub jar: {e}", file=sys.stderr)
         return 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import flink_pubsub
-from flink_pubsub import _jarfile
+from flink_pubsub import _jarfile, cli
 from flink_pubsub.bridge.frames import PROTOCOL_VERSION
 from tools import build_jar
 
@@ -101,6 +101,12 @@ def test_the_package_gives_the_url_of_its_jar() -> None:
     assert url.startswith("file:///")
     assert Path(url.removeprefix("file://")).is_file()
     assert _jarfile.build_info().digest == build_jar.source_info().digest
+
+
+def test_the_command_gives_the_jar_as_a_url_and_as_a_path(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (cli.main(["jar"]), cli.main(["jar", "--path"])) == (0, 0)
+    url, path = capsys.readouterr().out.split()
+    assert (url, Path(path).as_uri()) == (flink_pubsub.jar(), url)
 
 
 @pytest.mark.parametrize("left", [[], ["build.json"]])
