@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.measure import Counters, Rate
 from benchmarks.processes import Process
-from benchmarks.report import ROWS, SPREAD_ROWS, Limit, Result, Row, Spread
+from benchmarks.report import PAIR_ROWS, ROWS, Limit, Pair, Result, Row
 from benchmarks.worker import Reader, bare_acks, checkpoint_acks
 
 _START = 90.0
@@ -81,14 +81,14 @@ def compare(bench: Bench, row: Row, result: Result) -> None:
         say(f"  {row.name:13} {name:8} {rate.per_second:>12,.0f} msg/s   server busy {rate.server_load:.0%}")
 
 
-def spread_out(bench: Bench, result: Spread) -> None:
-    """One round of a row that sets many topics or splits beside one."""
+def pair(bench: Bench, result: Pair) -> None:
+    """One round of a row that sets one job of ours beside another."""
     row = result.row
-    for spread, rates in ((1, result.one), (row.spread, result.many)):
-        rate = bench.rate("flink_job", row.name, row.counter, spread=spread)
+    for job, rates in ((row.base, result.base), (row.job, result.job)):
+        rate = bench.rate("flink_job", job.loop, row.counter, spread=job.spread)
         rates.append(rate)
         figures = f"{rate.per_second:>12,.0f} msg/s   {rate.cost:.2f} µs CPU each"
-        say(f"  {row.name:13} {spread:<8} {figures}   server busy {rate.server_load:.0%}")
+        say(f"  {row.name:15} {job.label:11} {figures}   server busy {rate.server_load:.0%}")
 
 
 def ceilings(bench: Bench) -> list[Limit]:
@@ -124,20 +124,20 @@ def worker_limits(bench: Bench, rounds: int) -> list[Limit]:
 def run(options: argparse.Namespace, folder: Path) -> int:
     """The whole run; the exit status says whether every minimum was met."""
     results = [Result(row) for row in ROWS if selected(row.name, options.only)]
-    spreads = [Spread(row) for row in SPREAD_ROWS if selected(row.name, options.only)]
+    pairs = [Pair(row) for row in PAIR_ROWS if selected(row.name, options.only)]
     with Process("benchmarks.server", ["--messages-per-response", str(options.per_response)], folder / "server.log") as server:
         bench = Bench(int(server.line(20)), options.seconds, options.warm_up, folder, count())
         limits = ceilings(bench) if selected("server", options.only) else []
-        for number in range(options.rounds if results or spreads else 0):
+        for number in range(options.rounds if results or pairs else 0):
             say(f"round {number + 1} of {options.rounds}")
             for result in results:
                 compare(bench, result.row, result)
-            for spread in spreads:
-                spread_out(bench, spread)
+            for other in pairs:
+                pair(bench, other)
         if selected("worker", options.only):
             limits += worker_limits(bench, options.rounds)
     say("")
-    entries: list[Result | Spread | Limit] = [*results, *spreads, *limits]
+    entries: list[Result | Pair | Limit] = [*results, *pairs, *limits]
     for entry in entries:
         say("\n".join(entry.lines()))
     if options.json:
