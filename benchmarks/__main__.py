@@ -16,7 +16,10 @@ from pathlib import Path
 from benchmarks.measure import Counters, Rate
 from benchmarks.processes import Process
 from benchmarks.report import PAIR_ROWS, ROWS, Limit, Pair, Result, Row
-from benchmarks.worker import Reader, bare_acks, checkpoint_acks
+from benchmarks.worker import BUFFER_BYTES, Reader, bare_acks, checkpoint_acks, waiting_memory
+
+_GROWTH = 4.0
+"""Megabytes by which the memory of a reader that waits may move: an extension of its leases takes some."""
 
 _START = 90.0
 """Longest wait for a first message, in seconds: a cold PyFlink on a busy machine takes twenty."""
@@ -121,6 +124,23 @@ def worker_limits(bench: Bench, rounds: int) -> list[Limit]:
     return limits
 
 
+def memory_limits(bench: Bench, rounds: int) -> list[Limit]:
+    """The rows that look at a reader which cannot hand anything on."""
+    found = []
+    for paused in (True, False):
+        kind = "paused" if paused else "blocked"
+        peak = Limit(f"memory {kind}", "beyond an idle reader's, with a budget of 64 MiB", "MB", 2 * BUFFER_BYTES / 1e6)
+        growth = Limit(f"memory {kind} later", f"growth in {bench.seconds:g} s at that", "MB", _GROWTH)
+        for _ in range(rounds):
+            beyond, grown = waiting_memory(bench.port, bench.resource("acked"), bench.log(kind), paused, bench.seconds)
+            peak.values.append(beyond / 1e6)
+            growth.values.append(grown / 1e6)
+        found += [peak, growth]
+    for limit in found:
+        say(f"  {limit.lines()[0]}")
+    return found
+
+
 def run(options: argparse.Namespace, folder: Path) -> int:
     """The whole run; the exit status says whether every minimum was met."""
     results = [Result(row) for row in ROWS if selected(row.name, options.only)]
@@ -136,6 +156,8 @@ def run(options: argparse.Namespace, folder: Path) -> int:
                 pair(bench, other)
         if selected("worker", options.only):
             limits += worker_limits(bench, options.rounds)
+        if selected("memory", options.only):
+            limits += memory_limits(bench, options.rounds)
     say("")
     entries: list[Result | Pair | Limit] = [*results, *pairs, *limits]
     for entry in entries:

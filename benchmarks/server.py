@@ -97,8 +97,10 @@ class LoadServer(grpc.GenericRpcHandler):
             resource.streams += 1
             resource.limits[stream] = first.max_outstanding_messages if first.max_outstanding_messages > 0 else _NO_LIMIT
         responses = Responses(self._per_response, self._payload, stream)
+        ended = threading.Event()
+        threading.Thread(target=_drain, args=(requests, ended), daemon=True).start()
         try:
-            while context.is_active():
+            while context.is_active() and not ended.is_set():
                 with resource.changed:
                     if not resource.room():
                         resource.changed.wait(0.5)
@@ -163,6 +165,14 @@ class LoadServer(grpc.GenericRpcHandler):
                     for counter, value in asdict(resource.counters).items():
                         counters[counter] += value
         return json.dumps({**counters, "time": time.monotonic(), "cpu": time.process_time()}).encode()
+
+
+def _drain(requests: Iterator[bytes], ended: threading.Event) -> None:
+    """Reads requests until the client ends its half of the stream, on which the service ends the other."""
+    with suppress(grpc.RpcError):
+        for _ in requests:
+            pass
+    ended.set()
 
 
 def _first_field(body: bytes) -> tuple[str, int]:

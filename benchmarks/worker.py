@@ -26,6 +26,9 @@ from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.source import PubSubSourceConnector
 
 CHECKPOINT_MESSAGES = 100_000
+BUFFER_BYTES = 64 * 1024 * 1024
+_REST = 15.0
+"""Seconds after which a reader without room has ended its stream, given back what was on it, and extended its leases twice."""
 _WAIT = 30.0
 _BLOCK = struct.Struct(">HBqII")
 
@@ -85,6 +88,15 @@ class Reader:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
+    @property
+    def resident(self) -> int:
+        """Memory in use, in bytes."""
+        return _resident(self._process.pid)
+
+    def pause(self) -> None:
+        """Pauses the split, as watermark alignment does."""
+        self._send(encode_json(Kind.PAUSE_RESUME, {"pause": ["0"], "resume": []}))
+
     def assign(self) -> None:
         """Gives the reader its only split."""
         split = {"id": "0", "data": f'{{"subscription":"{self._subscription}"}}'}
@@ -129,6 +141,23 @@ def checkpoint_acks(port: int, subscription: str, log: Path) -> float:
         return counters.wait("acked", CHECKPOINT_MESSAGES, _WAIT, lambda: None, interval=0.002).time - before
 
 
+def waiting_memory(port: int, subscription: str, log: Path, paused: bool, seconds: float) -> tuple[float, float]:
+    """A reader that hands nothing on while the server has more, paused or never asked: its memory beyond that of an idle one
+    at the most, and how much it grew in so many seconds after it had filled up. In bytes."""
+    with Reader(port, subscription, log) as reader:
+        idle = reader.start.resident
+        reader.assign()
+        if paused:
+            reader.pause()
+        time.sleep(_REST)
+        samples = [reader.resident]
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            time.sleep(0.1)
+            samples.append(reader.resident)
+    return max(samples) - idle, max(samples) - samples[0]
+
+
 def bare_acks(port: int, subscription: str) -> float:
     """The server's own time: the same number of acks in prebuilt requests of a thousand, ten in flight."""
     ids = [f"1{number:016}".ljust(190, "A") for number in range(1000)]
@@ -149,6 +178,8 @@ def _spec(port: int, subscription: str) -> SourceSpec:
     options = PubSubSubscriberOptions(
         flow_control_max_outstanding_element_count=CHECKPOINT_MESSAGES,
         flow_control_max_outstanding_request_bytes=1024 * 1024 * 1024,
+        subscriber_buffer_max_messages=CHECKPOINT_MESSAGES,
+        subscriber_buffer_max_bytes=BUFFER_BYTES,
     )
     return SourceSpec(
         subscriptions=(SubscriptionDestination(project, name),),

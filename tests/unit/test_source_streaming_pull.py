@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import grpc
 import pytest
 
+from flink_pubsub.rpc import streaming_pull
 from flink_pubsub.rpc.status import Status
 from flink_pubsub.rpc.streaming_pull import Limits, StreamingPull, Timing
 from flink_pubsub.wire.pubsub_pb2 import StreamingPullResponse
@@ -234,6 +235,22 @@ def test_a_server_that_does_not_end_such_a_stream_is_left(setting: Setting) -> N
     assert setting.receiver.refusals.get(timeout=WAIT) == []
     setting.server.stream().send(response("b"))
     assert setting.receiver.next() == ["ack-b"]
+
+
+@pytest.mark.feature("BEY-02")
+def test_a_server_that_goes_on_sending_on_such_a_stream_is_cut_off(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming_pull, "LINGER_SECONDS", WAIT)
+    monkeypatch.setattr(streaming_pull, "_MOST_REFUSED", 3 * len(response("x")) - 1)
+    stream = setting.server.stream()
+    setting.receiver.at_gate.get(timeout=WAIT)
+    setting.receiver.full = True
+    stream.send(response("a"))
+    assert setting.receiver.next() == ["ack-a"]
+    assert stream.request() is None
+    stream.send(*(response("x") for _ in range(1000)))
+    refused = setting.receiver.refusals.get(timeout=WAIT / 2)
+    assert 3 <= len(refused) < 1000
+    assert setting.server.stream().first.client_id == stream.first.client_id
 
 
 @pytest.mark.feature("SRC-27")

@@ -40,6 +40,10 @@ METHOD = "/google.pubsub.v1.Subscriber/StreamingPull"
 LINGER_SECONDS = 0.5
 """How long a server may take to end a stream that it was asked to end, before the stream is cancelled."""
 
+_MOST_REFUSED = 16 * 1024 * 1024
+"""Bytes that a stream may still bring once its server was asked to end it: about what can be on its way. A server that goes on
+beyond that is cut off, and what it sent last waits out its deadline."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -215,12 +219,16 @@ class StreamingPull:
     def _rest(self, stream: _Stream) -> Status | None:
         """Ends the stream and refuses what it still brings. Returns a status only when it is final."""
         refused: list[StreamingPullResponse] = []
+        size = 0
         stream.finish()
         cancel = threading.Timer(LINGER_SECONDS, stream.cancel)
         cancel.start()
         try:
             while (response := stream.read()) is not None:
                 refused.append(response)
+                size += response.ByteSize()
+                if size > _MOST_REFUSED:
+                    stream.cancel()
         except grpc.RpcError as error:
             status = status_of(error)
             return None if status.retryable(Purpose.STREAM) else status
