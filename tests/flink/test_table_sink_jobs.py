@@ -15,7 +15,7 @@ from pyflink.util.exceptions import TableException
 from flink_pubsub.emulator import Emulator
 from tests.flink.inserts import ATTRIBUTES, DEST, KEY, ORDERED, failure, numbers, plan, run, strategies, values, written
 from tests.flink.jobs import environment
-from tests.flink.tables import refusal, table, table_environment
+from tests.flink.tables import refusal, table, table_environment, with_clause
 from tests.unit.sink_support import PublishServer
 
 ORDERS = "order_id STRING, amount INT"
@@ -167,6 +167,17 @@ def test_the_plan_has_an_exchange_only_for_keys_and_several_writers(env: Any) ->
     split, partitioned = (["FORWARD"], 2), ["HASH", "REBALANCE"]
     assert ways(two, KEY) == {"Split": split, "Writer": (partitioned, 2)}
     assert ways(two, KEY, 3) == {"Split": split, "Writer": (partitioned, 3)}
+
+
+@pytest.mark.feature("SQL-05")
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_behind_a_source_of_another_parallelism_the_split_has_the_jobs(parallelism: int) -> None:
+    env = table_environment(parallelism=parallelism)
+    read = "n BIGINT", with_clause(options={"emulator-endpoint": "localhost:1", "scan.parallelism": "2"})
+    with tables(env, read=read, orders=(f"n BIGINT, {KEY}", written(ORDERED))):
+        nodes = plan(env, "INSERT INTO orders (n) SELECT n FROM `read`")
+    found = {part: node["parallelism"] for node in nodes for part in ("Source", "Split", "Writer") if part in node["type"]}
+    assert found == {"Source": 2, "Writer": parallelism, **({} if parallelism == 1 else {"Split": parallelism})}
 
 
 @pytest.mark.feature("SQL-05")

@@ -54,18 +54,20 @@ final class OrderedSinkProvider implements SinkV2Provider, DataStreamSinkProvide
 
     @Override
     public DataStreamSink<?> consumeDataStream(ProviderContext context, DataStream<RowData> rows) {
-        int writers = parallelism == null ? rows.getParallelism() : parallelism;
-        DataStreamSink<RowData> written = (writers == 1 ? rows : partitioned(context, rows)).sinkTo(sink);
+        // Behind a source of a parallelism of its own the rows do not say theirs: it is the job's.
+        int upstream = rows.getParallelism() > 0 ? rows.getParallelism() : rows.getExecutionEnvironment().getParallelism();
+        int writers = parallelism == null ? upstream : parallelism;
+        DataStreamSink<RowData> written = (writers == 1 ? rows : partitioned(context, rows, upstream)).sinkTo(sink);
         written.getTransformation().setParallelism(writers, parallelism != null);
         context.generateUid("sink").ifPresent(written::uid);
         return written.name(context.getName()).setDescription(context.getDescription());
     }
 
-    private DataStream<RowData> partitioned(ProviderContext context, DataStream<RowData> rows) {
+    private DataStream<RowData> partitioned(ProviderContext context, DataStream<RowData> rows, int upstream) {
         OutputTag<RowData> unordered = new OutputTag<>("unordered", rows.getType());
         SingleOutputStreamOperator<RowData> split =
                 rows.process(new Split(orderingKey, unordered)).returns(rows.getType()).name("Split by ordering key");
-        split.getTransformation().setParallelism(rows.getParallelism(), false);
+        split.getTransformation().setParallelism(upstream, false);
         context.generateUid("split").ifPresent(split::uid);
         int key = orderingKey;
         return split.keyBy(row -> row.getString(key).hashCode(), Types.INT).union(split.getSideOutput(unordered).rebalance());
