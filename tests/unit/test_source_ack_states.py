@@ -107,7 +107,7 @@ class Trackers(RuleBasedStateMachine):
     def complete(self, data: st.DataObject) -> None:
         self.completed = data.draw(st.integers(self.completed + 1, self.checkpoint))
         for split, tracker in enumerate(self.trackers):
-            acks = tracker.complete(self.completed)
+            acks = tracker.complete(self.completed, 0)
             covered = [m for m in self.known("bound") if m.split == split and m.checkpoint <= self.completed]
             assert acks.ack_ids == [m.ack_id for m in covered if not m.lapsed]
             assert acks.message_ids == [m.message_id for m in covered if not m.lapsed]
@@ -372,7 +372,7 @@ class Ordered(RuleBasedStateMachine):
         self.checkpoint += 1
         self.tracker.snapshot(self.checkpoint, self.position)
         if complete:
-            acks = self.tracker.complete(self.checkpoint)
+            acks = self.tracker.complete(self.checkpoint, 0)
             self.to_service += [("ack", ack_id) for ack_id in acks.ack_ids + acks.late]
             self.tracker.forget(acks.message_ids)
 

@@ -28,8 +28,8 @@ def test_a_message_is_acknowledged_by_the_checkpoint_that_covers_it_and_not_befo
     one.receive(delivery("a", "b", "c"), 0)
     assert drained(one) == [(1, ["payload-a", "payload-b", "payload-c"])]
     one.snapshot(7, 2)
-    assert one.complete(6).ack_ids == []
-    assert one.complete(7).ack_ids == ["ack-a", "ack-b"]
+    assert one.complete(6, 0).ack_ids == []
+    assert one.complete(7, 0).ack_ids == ["ack-a", "ack-b"]
     assert one.held_messages == 1
 
 
@@ -41,9 +41,9 @@ def test_an_aborted_checkpoint_and_a_lost_notification_are_healed_by_the_next_co
     one.snapshot(1, 1)
     one.snapshot(2, 2)
     one.snapshot(3, 3)
-    assert one.complete(2).message_ids == ["a", "b"]
-    assert one.complete(1).message_ids == []
-    assert one.complete(9).message_ids == ["c"]
+    assert one.complete(2, 0).message_ids == ["a", "b"]
+    assert one.complete(1, 0).message_ids == []
+    assert one.complete(9, 0).message_ids == ["c"]
 
 
 @pytest.mark.feature("SRC-26")
@@ -58,7 +58,7 @@ def test_a_redelivery_of_a_held_message_replaces_its_ack_id_and_is_not_emitted_a
     assert one.held_messages == 3
     assert drained(one) == [(2, ["payload-b", "payload-c"])]
     one.snapshot(1, 3)
-    assert one.complete(1).ack_ids == ["ack-a-2", "ack-b-2", "ack-c-2"]
+    assert one.complete(1, 0).ack_ids == ["ack-a-2", "ack-b-2", "ack-c-2"]
 
 
 @pytest.mark.feature("BEY-01")
@@ -78,7 +78,7 @@ def test_a_delivery_that_crosses_the_acknowledgement_is_acknowledged_too() -> No
     one.receive(delivery("a"), 0)
     one.drain(1, 1000)
     one.snapshot(1, 1)
-    acks = one.complete(1)
+    acks = one.complete(1, 0)
     receipt = one.receive(delivery("a", suffix="-2"), 1)
     assert (receipt.acknowledge, receipt.chunk) == (["ack-a-2"], None)
     one.forget(acks.message_ids)
@@ -100,7 +100,7 @@ def test_a_message_given_back_splits_what_is_drained_and_frees_its_permit() -> N
     assert (one.held_messages, one.held_bytes, one.buffered_messages) == (2, 20, 2)
     assert drained(one) == [(1, ["payload-a"]), (3, ["payload-c"])]
     one.snapshot(1, 3)
-    assert one.complete(1).ack_ids == ["ack-a", "ack-c"]
+    assert one.complete(1, 0).ack_ids == ["ack-a", "ack-c"]
     assert (one.held_messages, one.held_bytes) == (0, 0)
 
 
@@ -129,7 +129,7 @@ def test_closing_gives_everything_back_and_whatever_arrives_later() -> None:
     one.snapshot(1, 1)
     assert one.close(9) == ["ack-a", "ack-b", "ack-c"]
     assert one.receive(delivery("d"), 1).give_back == ["ack-d"]
-    assert one.complete(1).ack_ids == []
+    assert one.complete(1, 0).ack_ids == []
 
 
 @pytest.mark.parametrize("position", [0, 3])
@@ -186,7 +186,7 @@ def test_what_was_acknowledged_after_its_lease_had_ended_is_acknowledged_again_w
     assert chunk.lapse(10) == []
     one.receive(delivery("b", suffix="-2"), 11)
     one.snapshot(1, 3)
-    acks = one.complete(1)
+    acks = one.complete(1, 0)
     assert (acks.ack_ids, acks.late, acks.message_ids) == (["ack-b-2"], ["ack-a", "ack-c"], ["b"])
     assert (one.held_messages, one.permits) == (0, (0, 0))
     one.forget(acks.message_ids)
@@ -206,8 +206,22 @@ def test_of_late_acknowledgements_the_latest_are_remembered(monkeypatch: pytest.
     one.drain(3, 1000)
     chunk.lapse(10)
     one.snapshot(1, 3)
-    assert one.complete(1).late == ["ack-a", "ack-b", "ack-c"]
+    assert one.complete(1, 0).late == ["ack-a", "ack-b", "ack-c"]
     receipt = one.receive(delivery("a", "b", "c", suffix="-2"), 11)
     assert receipt.acknowledge == ["ack-b-2", "ack-c-2"]
     assert receipt.chunk is not None
     assert receipt.chunk.message_ids == ["a"]
+
+
+@pytest.mark.feature("BEY-01")
+def test_a_late_acknowledgement_is_remembered_as_long_as_the_service_may_deliver_again_by_itself() -> None:
+    one = tracker()
+    chunk = one.receive(delivery("a"), 0).chunk
+    assert chunk is not None
+    one.drain(1, 1000)
+    chunk.lapse(10)
+    one.snapshot(1, 1)
+    assert one.complete(1, 20).late == ["ack-a"]
+    assert one.receive(delivery("a", suffix="-2"), 19 + late.SECONDS).acknowledge == ["ack-a-2"]
+    sought = one.receive(delivery("a", suffix="-3"), 20 + late.SECONDS)
+    assert (sought.acknowledge, sought.chunk is not None) == ([], True)

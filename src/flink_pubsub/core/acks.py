@@ -107,12 +107,12 @@ class AckTracker(Generic[P]):
         Raises:
             TrackerError: a message has no id. Without one a redelivery cannot be told from a new message.
         """
-        receipt: Receipt[P] = Receipt()
         if self._closed:
-            receipt.give_back = delivery.ack_ids
-            return receipt
+            return Receipt(give_back=delivery.ack_ids)
+        receipt: Receipt[P] = Receipt()
         if "" in delivery.message_ids:
             raise TrackerError("the server delivered a message without a message id")
+        self._late.expire(now)
         chunk = Chunk(self._next, delivery, now, self)
         if self._returned or not enter(self._index, chunk):
             delivery = self._take_known(delivery, receipt, now)
@@ -202,7 +202,7 @@ class AckTracker(Generic[P]):
         """
         self._positions.take(checkpoint, position, self._drained)
 
-    def complete(self, checkpoint: int) -> Acks:
+    def complete(self, checkpoint: int, now: float) -> Acks:
         """Takes what this checkpoint and all earlier ones cover from 3 to 4."""
         acks = Acks()
         position = self._positions.complete(checkpoint)
@@ -211,7 +211,7 @@ class AckTracker(Generic[P]):
             high = min(len(chunk.message_ids), position - chunk.first + 1)
             for lapsed in sorted(i for i in chunk.lapsed if i < high):
                 acks.late.append(self._drop(chunk, lapsed, GivenBack()))
-                self._late.remember(chunk.message_ids[lapsed])
+                self._late.remember(chunk.message_ids[lapsed], now)
             self._release(chunk, high, acks)
             if not chunk.held:
                 self._held.popleft()

@@ -214,7 +214,7 @@ class Subscriber:
         now = self._clock()
         deadlines = self.state.holding.deadlines
         with self._shared.lock:
-            acks = self.tracker.complete(checkpoint)
+            acks = self.tracker.complete(checkpoint, now)
             for received, messages in acks.held:
                 deadlines.held(now - received, messages)
             deadlines.adapt()
