@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import grpc
 import pytest
@@ -210,22 +211,13 @@ def test_a_redelivery_of_a_held_message_is_neither_emitted_nor_acknowledged_by_i
 
 
 @pytest.mark.feature("SRC-09")
-def test_no_more_is_held_than_allowed_until_something_leaves(emulator: Emulator) -> None:
-    reading = Reading(emulator, flow_control_max_outstanding_element_count=10)
-    reading.assign(ORDERS)
-    publish(emulator, 25)
-    for checkpoint, count in ((1, 10), (2, 10), (3, 5)):
-        reading.take(count)
-        assert reading.reader.poll(0.05) == []
-        assert reading.gauge("pendingAcks") == count
-        reading.checkpoint(checkpoint)
-    emulator.wait_until(lambda: emulator.counts(ORDERS.resource_path).acked == 25)
-    reading.reader.close(5)
-
-
-@pytest.mark.feature("SRC-09")
-def test_no_more_bytes_are_held_than_allowed_until_something_leaves(emulator: Emulator) -> None:
-    reading = Reading(emulator, flow_control_max_outstanding_request_bytes=9_600)
+@pytest.mark.parametrize(
+    "bound",
+    [{"flow_control_max_outstanding_element_count": 10}, {"flow_control_max_outstanding_request_bytes": 9_600}],
+    ids=["messages", "bytes"],
+)
+def test_no_more_is_held_than_allowed_until_something_leaves(emulator: Emulator, bound: dict[str, Any]) -> None:
+    reading = Reading(emulator, **bound)
     reading.assign(ORDERS)
     publish(emulator, 25, size=1000)
     for checkpoint, count in ((1, 10), (2, 10), (3, 5)):
