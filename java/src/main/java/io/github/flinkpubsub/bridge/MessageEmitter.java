@@ -81,7 +81,7 @@ final class MessageEmitter<T> implements RecordEmitter<RecordBatch.Message, T, S
         failed.inc();
         if (worker.failsOnRecordFailure()) {
             throw new IOException(
-                    "Message " + sequence + " of split " + progress.split + " cannot be decoded: " + cause, cause);
+                    "Message " + sequence + " of split " + progress.split + " cannot be decoded: " + ReaderWorker.kind(cause), cause);
         }
         worker.recordFailed(progress.split, sequence, cause, false);
         progress.withdraw(worker.awaitWithdrawn(progress.split, sequence));

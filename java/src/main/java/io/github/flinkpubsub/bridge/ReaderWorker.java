@@ -201,7 +201,7 @@ final class ReaderWorker implements WorkerListener {
     }
 
     /** The classes of an error and its causes. Messages of decoders quote what they decode, which is not for logs. */
-    private static String kind(Throwable error) {
+    static String kind(Throwable error) {
         StringBuilder kind = new StringBuilder(error.getClass().getName());
         Throwable cause = error.getCause();
         for (int i = 0; i < MAX_CAUSES && cause != null; i++, cause = cause.getCause()) {
