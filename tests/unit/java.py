@@ -30,9 +30,19 @@ class JavaError(Exception):
 
 @cache
 def jvm() -> Any:
-    """PyFlink's JVM, which knows the connector's jar."""
+    """PyFlink's JVM, which knows the connector's jar whichever of its threads answers.
+
+    Each of the gateway's connections has a thread of its own in the JVM, and each such thread a context class loader, by
+    which Java classes are found: with loaders of their own, a class would not be the same class in two of them. A new
+    thread takes its loader from the one that accepts connections.
+    """
     add_jars_to_context_class_loader([flink_pubsub.jar()])
-    return get_gateway().jvm
+    known = get_gateway().jvm
+    loader = known.Thread.currentThread().getContextClassLoader()
+    for entry in known.Thread.getAllStackTraces().entrySet():
+        if any("py4j.Gateway" in frame.getClassName() for frame in entry.getValue()):
+            entry.getKey().setContextClassLoader(loader)
+    return known
 
 
 @cache
