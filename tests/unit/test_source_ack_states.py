@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from flink_pubsub.core.acks import AckTracker
 from flink_pubsub.core.budget import Tally
-from flink_pubsub.core.chunks import Acks, Chunk, Delivery, Run
+from flink_pubsub.core.chunks import Acks, Delivery, Run
+from flink_pubsub.core.known import KnownMessages
 from flink_pubsub.core.leases import Leased
 
 
@@ -35,9 +36,9 @@ class Trackers(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        self.index: dict[str, Chunk[str]] = {}
+        self.known_messages: KnownMessages[str] = KnownMessages()
         self.buffered = Tally()
-        self.trackers: list[AckTracker[str]] = [AckTracker(self.index, self.buffered) for _ in range(2)]
+        self.trackers: list[AckTracker[str]] = [AckTracker(self.known_messages, self.buffered) for _ in range(2)]
         self.messages: list[Model] = []
         self.sequences = [0, 0]
         self.emitted = [0, 0]
@@ -177,7 +178,7 @@ class Trackers(RuleBasedStateMachine):
 
     @invariant()
     def what_is_known_is_what_is_held_or_being_acknowledged(self) -> None:
-        assert set(self.index) == {m.message_id for m in self.known(*HELD, "acknowledging", "late")}
+        assert self.known_messages._ids == {m.message_id for m in self.known(*HELD, "acknowledging", "late")}
 
     def teardown(self) -> None:
         if not hasattr(self, "trackers"):
@@ -187,7 +188,7 @@ class Trackers(RuleBasedStateMachine):
             assert (tracker.held_messages, tracker.held_bytes, tracker.buffered_messages) == (0, 0, 0)
         for tracker, acks in self.unanswered:
             tracker.forget(acks.message_ids)
-        assert set(self.index) == {message.message_id for message in self.known("late")}
+        assert self.known_messages._ids == {message.message_id for message in self.known("late")}
 
 
 TestTrackers = pytest.mark.feature("SRC-15")(Trackers.TestCase)
@@ -259,7 +260,7 @@ class Ordered(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         self.service = Service()
-        self.tracker: AckTracker[tuple[str, int]] = AckTracker({}, ordered=True)
+        self.tracker: AckTracker[tuple[str, int]] = AckTracker(KnownMessages(), ordered=True)
         self.leases: list[Leased] = []
         self.to_service: list[tuple[str, str]] = []
         self.jvm: list[tuple[int, str, int]] = []

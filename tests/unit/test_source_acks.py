@@ -6,7 +6,8 @@ import pytest
 
 from flink_pubsub.core import late
 from flink_pubsub.core.acks import AckTracker
-from flink_pubsub.core.chunks import Chunk, Delivery
+from flink_pubsub.core.chunks import Delivery
+from flink_pubsub.core.known import KnownMessages
 from flink_pubsub.core.positions import TrackerError
 
 
@@ -15,7 +16,7 @@ def delivery(*ids: str, size: int = 10, suffix: str = "") -> Delivery[str]:
 
 
 def tracker() -> AckTracker[str]:
-    return AckTracker({})
+    return AckTracker(KnownMessages())
 
 
 def drained(tracker: AckTracker[str], count: int = 1000, size: int = 1 << 20) -> list[tuple[int, list[str]]]:
@@ -63,8 +64,8 @@ def test_a_redelivery_of_a_held_message_replaces_its_ack_id_and_is_not_emitted_a
 
 @pytest.mark.feature("BEY-01")
 def test_a_redelivery_to_another_split_of_the_subscription_is_recognised() -> None:
-    index: dict[str, Chunk[str]] = {}
-    one, two = AckTracker(index), AckTracker(index)
+    known: KnownMessages[str] = KnownMessages()
+    one, two = AckTracker(known), AckTracker(known)
     one.receive(delivery("a"), 0)
     receipt = two.receive(delivery("a", suffix="-2"), 1)
     assert receipt.chunk is None
@@ -155,7 +156,7 @@ def test_where_order_is_kept_the_end_of_a_lease_takes_what_follows_in_the_key_al
         made.keys = [each[0] for each in ids]
         return made
 
-    one: AckTracker[str] = AckTracker({}, ordered=True)
+    one: AckTracker[str] = AckTracker(KnownMessages(), ordered=True)
     first = one.receive(keyed("a1", "b1", "a2"), 0).chunk
     one.receive(keyed("a3", "c1", "a4", "b2"), 9)
     assert first is not None
@@ -178,8 +179,8 @@ def test_where_order_is_kept_the_end_of_a_lease_takes_what_follows_in_the_key_al
 
 @pytest.mark.feature("BEY-01")
 def test_what_was_acknowledged_after_its_lease_had_ended_is_acknowledged_again_when_it_comes_again_and_never_emitted() -> None:
-    index: dict[str, Chunk[str]] = {}
-    one, two = AckTracker(index), AckTracker(index)
+    known: KnownMessages[str] = KnownMessages()
+    one, two = AckTracker(known), AckTracker(known)
     chunk = one.receive(delivery("a", "b", "c"), 0).chunk
     assert chunk is not None
     one.drain(3, 1000)

@@ -7,6 +7,7 @@ import pytest
 from flink_pubsub.core.acks import AckTracker
 from flink_pubsub.core.chunks import Delivery
 from flink_pubsub.core.deadlines import DeadlineEstimator
+from flink_pubsub.core.known import KnownMessages
 from flink_pubsub.core.leases import LeaseBook
 
 HOUR = 3600
@@ -133,7 +134,7 @@ def test_a_shorter_deadline_does_not_join_a_longer_lease() -> None:
 
 @pytest.mark.feature("BEY-01")
 def test_a_redelivered_message_has_a_lease_of_its_own_and_the_old_one_no_longer_counts() -> None:
-    tracker: AckTracker[str] = AckTracker({})
+    tracker: AckTracker[str] = AckTracker(KnownMessages())
     book = LeaseBook(100)
     chunk = tracker.receive(Delivery(["a1", "b1"], ["a", "b"], [1, 1], ["", ""]), 0).chunk
     assert chunk is not None

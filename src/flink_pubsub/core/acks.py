@@ -5,7 +5,7 @@ that order, the JVM emits them in that order, and a checkpoint covers all of the
 message but its ack id, its message id and its size, in the lists of the response it came with (a `Chunk`); what state a
 message is in follows from a few positions, and every step moves many messages at once.
 
-Plain data, no threads, no clock: whoever uses trackers serialises the calls to all that share an index.
+Plain data, no threads, no clock: whoever uses trackers serialises the calls to all of a subscription.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from flink_pubsub.core.budget import Tally
-from flink_pubsub.core.chunks import Acks, Chunk, Delivery, GivenBack, Receipt, Redelivered, Run, enter, without_holes
+from flink_pubsub.core.chunks import Acks, Chunk, Delivery, GivenBack, Receipt, Redelivered, Run, without_holes
+from flink_pubsub.core.known import KnownMessages
 from flink_pubsub.core.late import LateAcks
 from flink_pubsub.core.positions import Positions, TrackerError
 from flink_pubsub.core.returned import ReturnedKeys
@@ -25,7 +26,7 @@ P = TypeVar("P")
 
 
 class AckTracker(Generic[P]):
-    """What one split holds. Trackers of one subscription share an index, so each knows what the others hold.
+    """What one split holds. Trackers of one subscription share what they know, so each sees what the others hold.
 
     The life of a message:
 
@@ -51,16 +52,16 @@ class AckTracker(Generic[P]):
     deliveries that were under way meanwhile go back too (see `ReturnedKeys`): nothing of a key overtakes.
     """
 
-    def __init__(self, index: dict[str, Chunk[P]], buffered: Tally | None = None, *, ordered: bool = False) -> None:
+    def __init__(self, known: KnownMessages[P], buffered: Tally | None = None, *, ordered: bool = False) -> None:
         """Makes an empty tracker.
 
         Args:
-            index: what the trackers of the subscription know, by message id.
+            known: the messages that the trackers of the subscription know.
             buffered: counts up for what is received, and down for what is given back before it was drained. Whoever drains
                 counts down the rest.
             ordered: whether deliveries bring ordering keys, whose order is to be kept.
         """
-        self._index = index
+        self._known = known
         self._buffered = Tally() if buffered is None else buffered
         self._returned = ReturnedKeys() if ordered else None
         self._held: deque[Chunk[P]] = deque()
@@ -70,7 +71,8 @@ class AckTracker(Generic[P]):
         self._drained = self._parked = 0
         self._closed = False
         self._lapsed = Tally()
-        self._late: LateAcks[P] = LateAcks(index, self)
+        self._late = LateAcks(known)
+        known.join(lambda: self._held)
         self.held_messages = self.held_bytes = 0
         self.buffered_messages = 0
         """Messages in state 1."""
@@ -114,10 +116,10 @@ class AckTracker(Generic[P]):
             raise TrackerError("the server delivered a message without a message id")
         self._late.expire(now)
         chunk = Chunk(self._next, delivery, now, self)
-        if self._returned or not enter(self._index, chunk):
+        if self._returned or not self._known.enter(chunk):
             delivery = self._take_known(delivery, receipt, now)
             chunk = Chunk(self._next, delivery, now, self)
-            enter(self._index, chunk)
+            self._known.enter(chunk)
         count = len(delivery.ack_ids)
         if count:
             self._held.append(chunk)
@@ -138,14 +140,11 @@ class AckTracker(Generic[P]):
         new: dict[str, int] = {}
         """Where each message that is new stands in the delivery; it is kept under its last ack id."""
         for i, (ack_id, message_id) in enumerate(zip(delivery.ack_ids, delivery.message_ids, strict=True)):
-            chunk = self._index.get(message_id)
-            if chunk is not None and chunk.start == len(chunk.message_ids):
-                receipt.acknowledge.append(ack_id)
-            elif chunk is not None:
-                if chunk not in positions:
+            if message_id in self._known:
+                chunk = self._known.place(message_id)
+                if chunk is not None and chunk not in positions:
                     positions[chunk] = {known: i for i, known in enumerate(chunk.message_ids)}
-                position = positions[chunk][message_id]
-                if position < chunk.start:
+                if chunk is None or (position := positions[chunk][message_id]) < chunk.start:
                     receipt.acknowledge.append(ack_id)
                 else:
                     chunk.redeliver(position, ack_id)
@@ -238,10 +237,7 @@ class AckTracker(Generic[P]):
         Raises:
             TrackerError: one of them is not in 4.
         """
-        try:
-            deque(map(self._index.__delitem__, message_ids), maxlen=0)
-        except KeyError as error:
-            raise TrackerError(f"message {error.args[0]} was forgotten before") from None
+        self._known.forget(message_ids)
 
     def nack(self, sequence: int, now: float) -> GivenBack:
         """Gives one held message back, and with it, where order is kept, every later one of its key. Nothing when it is not
@@ -391,7 +387,7 @@ class AckTracker(Generic[P]):
         chunk.ack_ids[position] = None
         chunk.holes += 1
         chunk.held -= 1
-        del self._index[chunk.message_ids[position]]
+        self._known.forget((chunk.message_ids[position],))
         return ack_id
 
     def _sweep(self) -> None:

@@ -6,10 +6,9 @@ Messages are kept in parallel lists, one entry per message of a response: no mes
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, repeat
+from itertools import accumulate
 from typing import Generic, Protocol, TypeVar
 
 P = TypeVar("P")
@@ -210,18 +209,3 @@ def without_holes(ack_ids: Sequence[str | None], low: int, payloads: list[P | No
         else:
             stretches.append((offset, [payload]))
     return stretches
-
-
-def enter(index: dict[str, Chunk[P]], chunk: Chunk[P]) -> bool:
-    """Enters the messages of a response in an index; but none of them if one is known, and not if one comes twice.
-
-    One look-up per message does both, and is most of what a message costs here: the index outgrows the processor's caches.
-    """
-    before = len(index)
-    deque(map(index.setdefault, chunk.message_ids, repeat(chunk)), maxlen=0)
-    if len(index) - before == len(chunk.message_ids):
-        return True
-    for message_id in set(chunk.message_ids):
-        if index[message_id] is chunk:
-            del index[message_id]
-    return False

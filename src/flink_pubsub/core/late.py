@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Generic, TypeVar
+from typing import Any
 
-from flink_pubsub.core.chunks import Chunk, Delivery, Owner
-
-P = TypeVar("P")
+from flink_pubsub.core.known import KnownMessages
 
 REMEMBERED = 100_000
 """Ids kept for each split; about 10 MB. A job held back for longer than its leases may last leaves at most what it had."""
@@ -17,22 +15,19 @@ SECONDS = 1200.0
 comes later, comes because somebody sought the subscription back, and is to be emitted."""
 
 
-class LateAcks(Generic[P]):
-    """Keeps such messages in the index of their subscription, so that another delivery is acknowledged and not emitted.
+class LateAcks:
+    """Keeps such messages known to their subscription, so that another delivery is acknowledged and not emitted.
 
     The latest ones only, and for a time: whether the service accepted an acknowledgement that was late it does not say.
     """
 
-    def __init__(self, index: dict[str, Chunk[P]], owner: Owner[P]) -> None:
-        """`owner` is the tracker whose messages they were."""
-        self._index = index
-        self._settled: Chunk[P] = Chunk(0, Delivery([], [], [], []), 0, owner)
-        """Stands for all of them in the index: a response of which nothing is held any more."""
+    def __init__(self, known: KnownMessages[Any]) -> None:
+        self._known = known
         self._ids: deque[tuple[float, str]] = deque()
 
     def remember(self, message_id: str, now: float) -> None:
-        """Enters a message that is not in the index."""
-        self._index[message_id] = self._settled
+        """Enters a message that is not known."""
+        self._known.remember(message_id)
         self._ids.append((now, message_id))
         self.expire(now)
 
@@ -40,4 +35,4 @@ class LateAcks(Generic[P]):
         """Forgets what is too old or too much."""
         ids = self._ids
         while ids and (len(ids) > REMEMBERED or now - ids[0][0] >= SECONDS):
-            del self._index[ids.popleft()[1]]
+            self._known.forget((ids.popleft()[1],))

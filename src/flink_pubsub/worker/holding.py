@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from flink_pubsub.core.acks import AckTracker
 from flink_pubsub.core.budget import Budget
-from flink_pubsub.core.chunks import Chunk
 from flink_pubsub.core.deadlines import DeadlineEstimator
+from flink_pubsub.core.known import KnownMessages
 from flink_pubsub.core.leases import LeaseBook
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.options import PubSubSubscriberOptions
@@ -51,8 +51,7 @@ class Holding:
     subscription: SubscriptionDestination
     leases: LeaseBook
     deadlines: DeadlineEstimator
-    index: dict[str, Chunk[Payload]] = field(default_factory=dict)
-    """By message id: where each message is that is held, or whose acknowledgement is under way."""
+    known: KnownMessages[Payload] = field(default_factory=KnownMessages)
 
 
 class SplitState:
@@ -64,7 +63,7 @@ class SplitState:
         self.split = split
         self.ordinal = ordinal
         self.holding = holding
-        self.tracker: AckTracker[Payload] = AckTracker(holding.index, shared.budget.used, ordered=ordered)
+        self.tracker: AckTracker[Payload] = AckTracker(holding.known, shared.budget.used, ordered=ordered)
         self.paused = False
         self.parking = False
         """Everything buffered is about to go back, so nothing is drained, paused or not."""

@@ -175,7 +175,7 @@ class Intake:
         if budget.holds(count, sum(delivery.sizes)):
             return delivery, None
         room = budget.room(self._split.tracker, [split.tracker for split in self._shared.splits])
-        new = [message_id not in self._split.holding.index for message_id in delivery.message_ids]
+        new = [message_id not in self._split.holding.known for message_id in delivery.message_ids]
         sizes = [size if wanted else 0 for size, wanted in zip(delivery.sizes, new, strict=True)]
         fitting = min(
             bisect_right(list(accumulate(sizes)), room.size), bisect_right(list(accumulate(map(int, new))), room.messages)
