@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flink_pubsub.bridge.connector import Split
-from flink_pubsub.bridge.frames import RecordBlock
+from flink_pubsub.bridge.frames import Block, SerializedBlock
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.emulator import Emulator
 from flink_pubsub.options import Connection, DeserializationFailurePolicy, OrderingMode, PubSubSubscriberOptions
@@ -69,12 +69,15 @@ class Reading:
                 found += self.emit(block)
         return found
 
-    def emit(self, block: RecordBlock) -> list[Any]:
+    def emit(self, block: Block) -> list[Any]:
         assert block.first > self.last.get(block.ordinal, 0)
-        self.last[block.ordinal] = block.first + len(block.records if block.counts is None else block.counts) - 1
+        self.last[block.ordinal] = block.first + block.messages - 1
+        if isinstance(block, SerializedBlock):
+            response = wire.StreamingPullResponse.FromString(block.serialized)
+            return [received.message.data for received in response.received_messages]
         if self.reader._schema is not None:
             return [pickle.loads(record) for record in block.records]
-        return [wire.PubsubMessage.FromString(record).data for record in block.records]
+        return [wire.ReceivedMessage.FromString(record).message.data for record in block.records]
 
     def checkpoint(self, number: int, complete: bool = True) -> None:
         self.reader.snapshot(number, {f"split-{ordinal}": last for ordinal, last in self.last.items()})

@@ -7,10 +7,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
+from typing import TypeVar
 
 import grpc
 
+from flink_pubsub.core.chunks import Bundle
 from flink_pubsub.wire import pubsub_pb2 as wire
+
+P = TypeVar("P")
 
 WAIT = 10.0
 
@@ -41,8 +45,12 @@ class FakeContext:
 
 def response(*ids: str, empty: bool = False) -> bytes:
     """A streaming-pull response with messages of these ids, acknowledged as `ack-…`."""
-    received = [] if empty else [received_message(message_id) for message_id in ids]
-    return wire.StreamingPullResponse(received_messages=received).SerializeToString()
+    return response_of(*([] if empty else [received_message(message_id) for message_id in ids]))
+
+
+def response_of(*messages: wire.ReceivedMessage) -> bytes:
+    """A streaming-pull response with these messages."""
+    return wire.StreamingPullResponse(received_messages=messages).SerializeToString()
 
 
 def received_message(message_id: str, data: bytes = b"data", ack_id: str | None = None) -> wire.ReceivedMessage:
@@ -50,6 +58,17 @@ def received_message(message_id: str, data: bytes = b"data", ack_id: str | None 
     message.publish_time.seconds = 1_700_000_000
     message.publish_time.nanos = 123_456_000
     return wire.ReceivedMessage(ack_id=ack_id or f"ack-{message_id}", message=message)
+
+
+class Whole(Bundle[P]):
+    """Payloads in one piece, each of the same size."""
+
+    def __init__(self, payloads: list[P], size: int) -> None:
+        super().__init__(len(payloads), size * len(payloads))
+        self._payloads = payloads
+
+    def divided(self) -> tuple[list[P], list[int]]:
+        return [*self._payloads], [self.share] * len(self)
 
 
 class ServerStream:

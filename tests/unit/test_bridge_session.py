@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flink_pubsub.bridge.frames import MAX_FRAME_BYTES, Kind, decode_json, encode
+from flink_pubsub.bridge.frames import MAX_FRAME_BYTES, PROTOCOL_VERSION, Kind, decode_json, encode
 from flink_pubsub.bridge.session import build_info
 from tests.bridge_connectors import CollectingSink, CountingSource
 from tests.bridge_driver import WorkerDriver
@@ -24,7 +24,7 @@ def test_hello_tells_protocol_build_python_and_interpreter() -> None:
     with WorkerDriver() as worker:
         hello = worker.expect_json(Kind.HELLO)
     assert hello == {
-        "protocol": 1,
+        "protocol": PROTOCOL_VERSION,
         **build_info(),
         "python": "{}.{}.{}".format(*sys.version_info[:3]),
         "executable": sys.executable,

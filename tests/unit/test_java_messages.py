@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyflink.common import Types, WatermarkStrategy
 from pyflink.common.typeinfo import _from_java_type
 
-from flink_pubsub.wire.pubsub_pb2 import PublishRequest, PubsubMessage
+from flink_pubsub.wire.pubsub_pb2 import PublishRequest, PubsubMessage, ReceivedMessage
 from tests.flink.jobs import JavaObject, environment, worker_spec
 from tests.unit.java import JavaError, Reflected, answering_null, classes, java_class, jvm, long_class, make
 from tests.unit.java_connectors import FixedSource
@@ -38,14 +38,21 @@ def messages(draw: st.DrawFn) -> PubsubMessage:
     return message
 
 
+def received(message: bytes, attempt: int = 0) -> bytes:
+    """A serialized ReceivedMessage with these bytes as its message."""
+    around = ReceivedMessage(ack_id="an id", delivery_attempt=attempt).SerializeToString()
+    return around + b"\x12" + varint(len(message)) + message
+
+
 @pytest.fixture(scope="module")
 def reader() -> Reflected:
     return make("message.MessageReader")
 
 
-def read(reader: Reflected, data: bytes, offset: int = 0, length: int | None = None) -> PubsubMessage:
-    """The message as the JVM understands it."""
-    reader.read(data, offset, len(data) - offset if length is None else length)
+def read(reader: Reflected, data: bytes, before: bytes = b"", after: bytes = b"") -> PubsubMessage:
+    """The message as the JVM understands it, from within a buffer."""
+    whole = received(data)
+    reader.read(before + whole + after, len(before), len(whole))
     message = PubsubMessage(
         data=bytes(reader.data()),
         attributes=dict(reader.attributes()),
@@ -65,8 +72,7 @@ def read(reader: Reflected, data: bytes, offset: int = 0, length: int | None = N
 @FEW
 @given(messages(), st.binary(max_size=5), st.binary(max_size=5))
 def test_a_message_is_read_from_within_a_buffer(reader: Reflected, message: PubsubMessage, before: bytes, after: bytes) -> None:
-    data = message.SerializeToString()
-    assert read(reader, before + data + after, len(before), len(data)) == message
+    assert read(reader, message.SerializeToString(), before, after) == message
 
 
 @FEW
@@ -82,8 +88,9 @@ def test_fields_repeated_and_unknown_fields_are_taken_as_protobuf_takes_them(
 
 
 @pytest.mark.parametrize("attempt", [0, 1, 5, 2**31 - 1])
-def test_the_delivery_attempt_is_in_field_15(reader: Reflected, attempt: int) -> None:
-    reader.read(PubsubMessage(data=b"x").SerializeToString() + b"\x78" + varint(attempt), 0, 3 + 1 + len(varint(attempt)))
+def test_the_delivery_attempt_is_read(reader: Reflected, attempt: int) -> None:
+    data = received(PubsubMessage(data=b"x").SerializeToString(), attempt)
+    reader.read(data, 0, len(data))
     assert reader.deliveryAttempt() == attempt
     reader.read(b"", 0, 0)
     assert reader.deliveryAttempt() == 0
@@ -117,6 +124,16 @@ def test_what_protobuf_refuses_is_one_clear_error_and_the_rest_is_read_alike(rea
         assert message == expected
 
 
+@FEW
+@given(st.one_of(mutations(), st.binary(max_size=60)))
+def test_what_is_around_a_message_may_be_anything(reader: Reflected, data: bytes) -> None:
+    try:
+        reader.read(data, 0, len(data))
+    except JavaError as error:
+        assert error.kind == "java.io.IOException"
+        assert error.message.startswith("not a serialized PubsubMessage: ")
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -133,7 +150,7 @@ def test_what_protobuf_refuses_is_one_clear_error_and_the_rest_is_read_alike(rea
 )
 def test_a_malformed_message_is_an_error_that_says_why(reader: Reflected, data: bytes, reason: str) -> None:
     with pytest.raises(JavaError) as raised:
-        reader.read(data, 0, len(data))
+        read(reader, data)
     assert raised.value.kind == "java.io.IOException"
     assert reason in raised.value.message
 
@@ -204,7 +221,7 @@ def test_pyflink_knows_the_type_of_whole_messages() -> None:
 @given(messages(), st.integers(0, 9))
 def test_a_message_becomes_a_row_of_all_it_has(message: PubsubMessage, attempt: int) -> None:
     decoding = Decoding(jvm().io.github.flinkpubsub.message.MessageRowDecoder())
-    [row] = decoding.decode(message.SerializeToString() + (b"\x78" + varint(attempt) if attempt else b""))
+    [row] = decoding.decode(received(message.SerializeToString(), attempt))
     time = row.getField(4)
     assert bytes(row.getField(0)) == message.data
     assert dict(row.getField(1)) == dict(message.attributes)
@@ -222,7 +239,7 @@ def test_rows_of_messages_reach_python_functions() -> None:
     published = datetime(2024, 5, 17, 12, 30, 15, 250_000, tzinfo=timezone.utc)
     full = PubsubMessage(data=b"\x00\xff", attributes={"a": "b", "ü": ""}, message_id="17", ordering_key="k")
     full.publish_time.FromDatetime(published)
-    messages = (full.SerializeToString() + b"\x78\x03", PubsubMessage(message_id="18").SerializeToString())
+    messages = (received(full.SerializeToString(), 3), received(PubsubMessage(message_id="18").SerializeToString()))
     connector = cloudpickle.dumps(FixedSource(messages, '{"subscription":"projects/p/subscriptions/s"}'))
     package, env = jvm().io.github.flinkpubsub, environment()
     decoder = package.message.MessageRowDecoder()
@@ -248,8 +265,8 @@ def test_rows_of_messages_reach_python_functions() -> None:
 def test_a_payload_is_decoded_by_a_flink_schema() -> None:
     schema = java_class("org.apache.flink.api.common.serialization.SimpleStringSchema").newInstance()
     decoding = Decoding(jvm().io.github.flinkpubsub.message.PayloadDecoder(schema))
-    assert decoding.decode(PubsubMessage(data="größer".encode(), message_id="1").SerializeToString()) == ["größer"]
-    assert decoding.decode(PubsubMessage(message_id="2").SerializeToString()) == [""]
+    assert decoding.decode(received(PubsubMessage(data="größer".encode(), message_id="1").SerializeToString())) == ["größer"]
+    assert decoding.decode(received(PubsubMessage(message_id="2").SerializeToString())) == [""]
 
 
 @pytest.mark.parametrize(("record", "reason"), [(None, "emitted null"), ("late", "its collector must not be kept")])

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flink_pubsub.bridge.frames import NO_TIMESTAMP, RecordBlock
+from flink_pubsub.bridge.frames import NO_TIMESTAMP, Block, RecordBlock, SerializedBlock
+from flink_pubsub.wire.pubsub_pb2 import ReceivedMessage, StreamingPullResponse
 from tests.unit.java import JavaError, Reflected, jvm
 
 FEW = settings(max_examples=60)
@@ -38,14 +39,30 @@ def blocks(draw: st.DrawFn, ordinal: int) -> RecordBlock:
     )
 
 
-batches = st.permutations(range(SPLITS)).flatmap(lambda order: st.tuples(*(blocks(ordinal) for ordinal in order[:2])))
+@st.composite
+def serialized(draw: st.DrawFn, ordinal: int) -> SerializedBlock:
+    """Records among fields of other kinds."""
+    body, records = b"", draw(st.integers(0, 4))
+    for _ in range(records):
+        body += draw(st.sampled_from([b"", b"\x12\x02ab", b"\x08\x96\x01", b"\x0d" + bytes(4), b"\x79" + bytes(8)]))
+        record = ReceivedMessage(ack_id=draw(st.text(max_size=20))).SerializeToString()
+        body += b"\x0a" + bytes([len(record)]) + record
+    return SerializedBlock(ordinal, draw(st.integers(0, 2**40)), records, body)
 
 
-def body_of(batch: tuple[RecordBlock, ...]) -> bytes:
+batches = st.permutations(range(SPLITS)).flatmap(
+    lambda order: st.tuples(*(st.one_of(blocks(ordinal), serialized(ordinal)) for ordinal in order[:2]))
+)
+
+
+def body_of(batch: tuple[Block, ...]) -> bytes:
     return b"".join(part for block in batch for part in block.parts())
 
 
-def records_of(block: RecordBlock) -> list[Record]:
+def records_of(block: Block) -> list[Record]:
+    if isinstance(block, SerializedBlock):
+        values = [each.SerializeToString() for each in StreamingPullResponse.FromString(block.serialized).received_messages]
+        return [Record(f"s{block.ordinal}", block.first + i, data, NO_TIMESTAMP) for i, data in enumerate(values)]
     owners = [i for i, count in enumerate(block.counts or [1] * len(block.records)) for _ in range(count)]
     times = block.timestamps or [NO_TIMESTAMP] * len(block.records)
     split = f"s{block.ordinal}"
@@ -82,12 +99,12 @@ def walk(batch: Any, size: int) -> tuple[list[Record], set[str], int]:
 
 @FEW
 @given(batch=batches)
-def test_a_record_batch_of_python_is_read_in_the_jvm(parser: Reflected, splits: Any, batch: tuple[RecordBlock, ...]) -> None:
+def test_a_record_batch_of_python_is_read_in_the_jvm(parser: Reflected, splits: Any, batch: tuple[Block, ...]) -> None:
     body = body_of(batch)
     records, finished, messages = walk(parser.parse(body, splits), len(body))
     assert records == [record for block in batch for record in records_of(block)]
-    assert finished == {f"s{block.ordinal}" for block in batch if block.finished}
-    assert messages == sum(len(block.records) if block.counts is None else len(block.counts) for block in batch)
+    assert finished == {f"s{block.ordinal}" for block in batch if isinstance(block, RecordBlock) and block.finished}
+    assert messages == sum(block.messages for block in batch)
 
 
 @st.composite
@@ -115,7 +132,9 @@ def test_a_damaged_batch_is_one_clear_error_or_stays_within_its_frame(parser: Re
     ("head", "reason"),
     [
         ((9, 0, 0, 0, 0), "it names split 9 of 3"),
-        ((0, 8, 0, 0, 0), "it has unknown flags 8"),
+        ((0, 9, 0, 0, 0), "it has unknown flags 9"),
+        ((0, 8, 0, 0, 0), "a serialized block is cut off"),
+        ((0, 8, 0, 2**32 - 1, 2**32 - 1), "a serialized block claims 4294967295 records in 0 bytes"),
         ((0, 0, -1, 0, 0), "the sequence number -1 is out of range"),
         ((0, 1, 2**63 - 1, 1, 0), "the sequence number 9223372036854775807 is out of range"),
         ((0, 0, 0, 2**32 - 1, 2**32 - 1), "a block claims 4294967295 messages and 4294967295 records in 0 bytes"),

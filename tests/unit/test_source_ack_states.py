@@ -14,6 +14,7 @@ from flink_pubsub.core.budget import Tally
 from flink_pubsub.core.chunks import Acks, Delivery, Run
 from flink_pubsub.core.known import KnownMessages
 from flink_pubsub.core.leases import Leased
+from tests.unit.source_support import Whole
 
 
 @dataclass
@@ -57,13 +58,15 @@ class Trackers(RuleBasedStateMachine):
         new=st.integers(0, 4),
         again=st.lists(st.integers(0, 60), max_size=3),
         size=st.integers(1, 50),
+        whole=st.booleans(),
     )
-    def receive(self, split: int, new: int, again: list[int], size: int) -> None:
+    def receive(self, split: int, new: int, again: list[int], size: int, whole: bool) -> None:
         ids = [f"m{len(self.messages) + i}" for i in range(new)]
         ids += [self.messages[i].message_id for i in again if i < len(self.messages)]
         ack_ids = [f"ack{self.deliveries + i}" for i in range(len(ids))]
         self.deliveries += len(ids)
-        receipt = self.trackers[split].receive(Delivery(ack_ids, ids, [size] * len(ids), ids), 0)
+        payloads = Whole(ids, size) if whole and ids else ids
+        receipt = self.trackers[split].receive(Delivery([*ack_ids], [*ids], [size] * len(ids), payloads), 0)
         acknowledge = []
         for message_id, ack_id in zip(ids, ack_ids, strict=True):
             current = [m for m in self.known(*HELD, "acknowledging", "late") if m.message_id == message_id]
@@ -82,9 +85,9 @@ class Trackers(RuleBasedStateMachine):
     def drain(self, split: int, count: int, size: int) -> None:
         waiting = [m for m in self.known("received") if m.split == split]
         runs: list[Run[str]] = self.trackers[split].drain(count, size)
-        found = [(run.first + i, payload) for run in runs for i, payload in enumerate(run.payloads)]
+        found = [(run.first + i, payload) for run in runs for i, payload in enumerate(run.divided())]
         assert found == [(m.sequence, m.message_id) for m in waiting[: len(found)]]
-        assert len(found) <= count
+        assert bool(waiting) <= len(found) <= count
         for message in waiting[: len(found)]:
             message.state = "staged"
             self.buffered.add(-1, -message.size)
@@ -282,16 +285,17 @@ class Ordered(RuleBasedStateMachine):
     def send(self, key: str, count: int) -> None:
         self.service.send(key, count)
 
-    @rule(count=st.integers(1, 6), refuse=st.booleans())
-    def read(self, count: int, refuse: bool) -> None:
+    @rule(count=st.integers(1, 6), refuse=st.booleans(), whole=st.booleans())
+    def read(self, count: int, refuse: bool, whole: bool) -> None:
         """A response is taken in or, because its stream was ended for want of room, refused together with all that follows."""
         count = len(self.service.pipe) if refuse else count
         read, self.service.pipe = self.service.pipe[:count], self.service.pipe[count:]
+        payloads = [(key, n) for key, n, _ in read]
         delivery = Delivery(
             [ack_id for _, _, ack_id in read],
             [f"m{n}" for _, n, _ in read],
             [1] * len(read),
-            [(key, n) for key, n, _ in read],
+            Whole(payloads, 1) if whole and read else payloads,
             [key for key, _, _ in read],
         )
         receipt = self.tracker.refuse(delivery, 0) if refuse else self.tracker.receive(delivery, 0)
@@ -312,7 +316,7 @@ class Ordered(RuleBasedStateMachine):
     @rule(count=st.integers(1, 5))
     def drain(self, count: int) -> None:
         for run in self.tracker.drain(count, 100):
-            self.jvm += [(run.first + i, key, n) for i, (key, n) in enumerate(run.payloads)]
+            self.jvm += [(run.first + i, key, n) for i, (key, n) in enumerate(run.divided())]
 
     @rule(count=st.integers(1, 4))
     def emit(self, count: int) -> None:
@@ -386,7 +390,7 @@ class Ordered(RuleBasedStateMachine):
             self.expire()
             for key in ("a", "b"):
                 self.send(key, 1000)
-            self.read(1000, refuse=False)
+            self.read(1000, refuse=False, whole=False)
             self.drain(1000)
             self.emit(1000)
             self.take_checkpoint(complete=True)

@@ -9,6 +9,7 @@ from flink_pubsub.core.acks import AckTracker
 from flink_pubsub.core.chunks import Delivery
 from flink_pubsub.core.known import KnownMessages
 from flink_pubsub.core.positions import TrackerError
+from tests.unit.source_support import Whole
 
 
 def delivery(*ids: str, size: int = 10, suffix: str = "") -> Delivery[str]:
@@ -20,7 +21,29 @@ def tracker() -> AckTracker[str]:
 
 
 def drained(tracker: AckTracker[str], count: int = 1000, size: int = 1 << 20) -> list[tuple[int, list[str]]]:
-    return [(run.first, run.payloads) for run in tracker.drain(count, size)]
+    return [(run.first, run.divided()) for run in tracker.drain(count, size)]
+
+
+def test_a_bundle_leaves_whole_or_waits_and_is_divided_only_where_nothing_else_would_leave() -> None:
+    one = tracker()
+    bundles = [Whole([f"{n}-{i}" for i in range(3)], 10) for n in range(3)]
+    for n, bundle in enumerate(bundles):
+        ids = [f"m{n}-{i}" for i in range(3)]
+        one.receive(Delivery([*ids], [*ids], [], bundle), 0)
+    assert [(run.first, run.payloads) for run in one.drain(8, 1000)] == [(1, bundles[0]), (4, bundles[1])]
+    assert one.drain(1000, 20, at_least_one=False) == []
+    assert (one.buffered_messages, one.buffered_bytes) == (3, 30)
+    assert drained(one, size=20) == [(7, ["2-0", "2-1"])]
+    assert drained(one) == [(9, ["2-2"])]
+    assert (one.buffered_messages, one.buffered_bytes, one.held_bytes) == (0, 0, 90)
+
+
+def test_a_bundle_of_which_a_message_goes_back_is_divided() -> None:
+    one = tracker()
+    one.receive(Delivery(["a", "b", "c"], ["a", "b", "c"], [], Whole(["A", "B", "C"], 10)), 0)
+    assert one.nack(2, 0).ack_ids == ["b"]
+    assert (one.buffered_messages, one.buffered_bytes) == (2, 20)
+    assert drained(one) == [(1, ["A"]), (3, ["C"])]
 
 
 @pytest.mark.feature("SRC-15")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from flink_pubsub.core.budget import Budget, Tally
 from flink_pubsub.emulator import Emulator, ManualClock
+from flink_pubsub.emulator.messages import ack_id
 from flink_pubsub.errors import SubscriberBufferError
 from flink_pubsub.wire import pubsub_pb2 as wire
 from tests.unit.source_reading import ORDERS, RETURNS, TOPIC, Reading, publish
@@ -111,7 +112,7 @@ def test_a_reader_that_nobody_polls_and_whose_checkpoints_do_not_come_fills_its_
         for subscription in (ORDERS, RETURNS):
             emulator.create_subscription(subscription.resource_path, TOPIC)
         publish(emulator, 1200, size=100)
-        one = max(message.ByteSize() for message in emulator.published(TOPIC))
+        one = max(wire.ReceivedMessage(ack_id=ack_id(9999), message=each).ByteSize() for each in emulator.published(TOPIC))
         limit: dict[str, Any] = {f"subscriber_buffer_max_{unit}": 777 * (1 if unit == "messages" else one)}
         reading = Reading(emulator, parallel_pull_count=3, flow_control_max_outstanding_element_count=100_000, **limit)
         watched = Watched()
@@ -129,7 +130,7 @@ def test_a_reader_that_nobody_polls_and_whose_checkpoints_do_not_come_fills_its_
 
 @pytest.mark.feature("SRC-10")
 def test_the_bytes_of_the_budget_count_like_its_messages(server: ScriptedServer) -> None:
-    one = wire.PubsubMessage.FromString(received_message("m1000", b"x" * 1000).message.SerializeToString()).ByteSize()
+    one = received_message("m1000", b"x" * 1000).ByteSize()
     reading = Reading(server.endpoint, subscriber_buffer_max_bytes=10 * one)
     reading.assign(ORDERS)
     server.stream().send(response(1000, 25, 1000))
@@ -229,7 +230,7 @@ def test_at_the_limit_the_server_was_told_a_stream_stays_open_and_is_read(server
 @pytest.mark.feature("SRC-09")
 @pytest.mark.parametrize("unit", ["messages", "bytes"])
 def test_a_stream_opened_anew_does_not_double_what_is_held(server: ScriptedServer, unit: str) -> None:
-    size = received_message("m100", b"xxxx").message.ByteSize()
+    size = received_message("m100", b"xxxx").ByteSize()
     limit: dict[str, Any] = {"flow_control_max_outstanding_element_count": 20}
     if unit == "bytes":
         limit = {"flow_control_max_outstanding_request_bytes": 19 * size}  # the first fifteen have shorter ids

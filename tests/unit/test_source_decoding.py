@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flink_pubsub.bridge.frames import NO_TIMESTAMP, RecordBlock
+from flink_pubsub.bridge.frames import NO_TIMESTAMP, RecordBlock, SerializedBlock
 from flink_pubsub.core.chunks import Run
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.errors import DeserializationError
@@ -25,7 +25,7 @@ from flink_pubsub.worker.decoding import MAX_RECORDS_OF_A_MESSAGE, Decoding, Raw
 from flink_pubsub.worker.payloads import python_decoding
 from flink_pubsub.worker.recording import encoder
 from flink_pubsub.worker.undecodable import Undecodable
-from tests.unit.source_support import received_message
+from tests.unit.source_support import received_message, response_of
 
 ORDERS = SubscriptionDestination("project", "orders")
 PUBLISHED = 1_700_000_000_123
@@ -45,8 +45,9 @@ class Schema(PubSubDeserializationSchema):
 
 
 def decode(decoding: Decoding, *messages: wire.ReceivedMessage) -> RecordBlock:
-    delivery = decoding.take(wire.StreamingPullResponse(received_messages=messages))
-    return decoding.decode(0, ORDERS, Run(1, list(delivery.payloads)), ROOM)
+    block = decoding.decode(0, ORDERS, Run(1, decoding.take(response_of(*messages)).payloads), ROOM)
+    assert isinstance(block, RecordBlock)
+    return block
 
 
 def decoding_of(
@@ -77,29 +78,27 @@ def records(block: RecordBlock) -> list[Any]:
 
 
 @pytest.mark.feature("SRC-04")
-def test_raw_records_are_the_messages_own_bytes() -> None:
+@pytest.mark.parametrize("ordered", [True, False])
+def test_raw_records_go_to_the_jvm_as_they_came(ordered: bool) -> None:
     messages = [received_message("a"), received_message("b")]
-    delivery = RawDecoding().take(wire.StreamingPullResponse(received_messages=messages))
-    assert delivery.payloads == [each.message.SerializeToString() for each in messages]
-    assert delivery.sizes == [len(payload) for payload in delivery.payloads if isinstance(payload, bytes)]
+    messages[1].message.ordering_key, messages[1].delivery_attempt = "key", 3
+    decoding, response = RawDecoding(ordered=ordered), response_of(*messages)
+    delivery = decoding.take(response)
+    assert len(response) <= delivery.size < len(response) + len(messages)
     assert (delivery.ack_ids, delivery.message_ids) == (["ack-a", "ack-b"], ["a", "b"])
-    block = RawDecoding().decode(3, ORDERS, Run(7, list(delivery.payloads)), ROOM)
-    assert (block.ordinal, block.first, block.counts, block.timestamps) == (3, 7, None, None)
+    assert delivery.keys == (["", "key"] if ordered else None)
+    assert decoding.decode(3, ORDERS, Run(7, delivery.payloads), ROOM) == SerializedBlock(3, 7, 2, response)
 
 
-@pytest.mark.feature("SRC-02")
-@pytest.mark.parametrize("attempt", [1, 127, 128, 300, 2**31 - 1])
-def test_a_delivery_attempt_follows_a_raw_message_as_field_15(attempt: int) -> None:
-    message = received_message("a")
-    message.delivery_attempt = attempt
-    (payload,) = RawDecoding().take(wire.StreamingPullResponse(received_messages=[message])).payloads
-    assert isinstance(payload, bytes)
-    assert payload.startswith(message.message.SerializeToString())
-    described = wire.PubsubMessage.FromString(payload)
-    assert described.message_id == "a"
-    suffix = payload[len(message.message.SerializeToString()) :]
-    assert suffix[0] == 15 << 3
-    assert sum((byte & 0x7F) << 7 * i for i, byte in enumerate(suffix[1:])) == attempt
+@pytest.mark.feature("SRC-04")
+def test_raw_records_that_part_are_received_messages() -> None:
+    messages = [received_message("a"), received_message("b", b"x" * 500), received_message("c")]
+    messages[2].delivery_attempt = 3
+    delivery = RawDecoding().take(response_of(*messages))
+    part = delivery.part(1, 3)
+    block = RawDecoding().decode(3, ORDERS, Run(8, part.payloads), ROOM)
+    assert block == RecordBlock(3, 8, [each.SerializeToString() for each in messages[1:]])
+    assert part.sizes == [each.ByteSize() for each in messages[1:]]
 
 
 @pytest.mark.feature("SRC-02")

@@ -50,7 +50,7 @@ class Hours:
         self.read = 0
         take = self.reading.reader._decoding.take
 
-        def read(response: wire.StreamingPullResponse) -> Delivery[Payload]:
+        def read(response: bytes) -> Delivery[Payload]:
             delivery = take(response)
             self.read += len(delivery.ack_ids)
             return delivery

@@ -75,10 +75,10 @@ def test_bytes_park_a_split_like_messages(emulator: Emulator) -> None:
     reading = Reading(emulator, paused_split_buffer_max_bytes=1000)
     reading.assign(ORDERS)
     reading.reader.pause_or_resume(["split-0"], [])
-    publish(emulator, 1, size=900)
+    publish(emulator, 1, size=700)
     eventually(lambda: reading.gauge("bufferedMessages") == 1)
     assert reading.gauge("parkedSplits") == 0
-    publish(emulator, 1, size=900)
+    publish(emulator, 1, size=700)
     parked(reading)
     reading.reader.close(5)
 
@@ -209,7 +209,7 @@ def test_a_park_whose_connections_do_not_end_in_time_is_counted_and_the_split_go
     eventually(lambda: reading.gauge("bufferedMessages") == 2)
     take, released, entered = reading.reader._decoding.take, threading.Event(), threading.Event()
 
-    def stuck(received: wire.StreamingPullResponse) -> Delivery[Payload]:
+    def stuck(received: bytes) -> Delivery[Payload]:
         entered.set()
         released.wait(10)
         return take(received)
@@ -237,7 +237,7 @@ def test_connections_that_do_not_end_in_time_are_counted(server: ScriptedServer,
     reading = Reading(server.endpoint)
     released, entered = threading.Event(), threading.Event()
 
-    def stuck(received: wire.StreamingPullResponse) -> None:
+    def stuck(received: bytes) -> None:
         entered.set()
         released.wait(10)
         raise ValueError("late")

@@ -24,7 +24,7 @@ from flink_pubsub.worker.payloads import python_decoding
 from flink_pubsub.worker.recording import encoder
 from flink_pubsub.worker.undecodable import Undecodable
 from tests.unit.source_reading import ORDERS, TOPIC, Reading
-from tests.unit.source_support import eventually, received_message
+from tests.unit.source_support import eventually, received_message, response_of
 
 pytestmark = pytest.mark.feature("SRC-24")
 FAIL, DROP, NACK = DeserializationFailurePolicy
@@ -46,8 +46,8 @@ def decode(policy: DeserializationFailurePolicy, schema: PubSubDeserializationSc
     undecodable = Undecodable(policy, lambda: 0.0)
     decoding = python_decoding(schema, encoder(None), undecodable)
     messages = [received_message(f"m{i}", data) for i, data in enumerate(payloads)]
-    delivery = decoding.take(wire.StreamingPullResponse(received_messages=messages))
-    block = decoding.decode(0, ORDERS, Run(10, list(delivery.payloads)), 1 << 20)
+    delivery = decoding.take(response_of(*messages))
+    block = decoding.decode(0, ORDERS, Run(10, delivery.payloads), 1 << 20)
     return block, undecodable, decoding.skipped
 
 

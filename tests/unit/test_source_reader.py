@@ -249,7 +249,7 @@ def test_a_fetch_takes_from_every_split_in_turn_and_no_more_than_allowed_from_on
     reading.assign(ORDERS, RETURNS)
     publish(emulator, 6)
     eventually(lambda: reading.gauge("bufferedMessages") == 12)
-    batches = [[(block.ordinal, len(block.records)) for block in reading.reader.poll(1)] for _ in range(2)]
+    batches = [[(block.ordinal, block.messages) for block in reading.reader.poll(1)] for _ in range(2)]
     assert [sorted(batch) for batch in batches] == [[(0, 3), (1, 3)]] * 2
     reading.reader.close(5)
 
@@ -258,7 +258,7 @@ def test_a_batch_is_bounded_in_bytes(emulator: Emulator, reading: Reading) -> No
     for _ in range(5):
         publish(emulator, 1, size=3_000_000)
     eventually(lambda: reading.gauge("bufferedMessages") == 5)
-    sizes = [sum(len(block.records) for block in reading.reader.poll(1)) for _ in range(3)]
+    sizes = [sum(block.messages for block in reading.reader.poll(1)) for _ in range(3)]
     assert sizes == [2, 2, 1]
 
 
@@ -269,7 +269,7 @@ def test_records_that_outgrow_a_batch_leave_in_the_next_ones_in_order(emulator: 
     eventually(lambda: reading.gauge("bufferedMessages") == 8)
     batches = [reading.reader.poll(1) for _ in range(3)]
     assert [[block.first for block in batch] for batch in batches] == [[1], [4], [7]]
-    assert [sum(len(block.records) for block in batch) for batch in batches] == [3, 3, 2]
+    assert [sum(block.messages for block in batch) for batch in batches] == [3, 3, 2]
     reading.reader.close(5)
 
 

@@ -19,6 +19,10 @@ SUBSCRIPTION = "projects/project/subscriptions/orders"
 FAST = Timing(backoff=0.001, longest_backoff=0.01)
 
 
+def ack_ids(response: bytes) -> list[str]:
+    return [each.ack_id for each in StreamingPullResponse.FromString(response).received_messages]
+
+
 class Receiver:
     """Takes responses, as long as its gate is open."""
 
@@ -50,15 +54,15 @@ class Receiver:
     def stream_deadline(self) -> int:
         return self.deadline
 
-    def received(self, response: StreamingPullResponse, deadline: int, waited: float) -> bool:
+    def received(self, response: bytes, deadline: int, waited: float) -> bool:
         if self.poison is not None:
             raise self.poison
-        self.responses.put(([each.ack_id for each in response.received_messages], deadline))
+        self.responses.put((ack_ids(response), deadline))
         return self.takes_all
 
-    def refused(self, responses: Sequence[StreamingPullResponse]) -> None:
+    def refused(self, responses: Sequence[bytes]) -> None:
         self.full, self.takes_all = False, True
-        self.refusals.put([each.ack_id for response in responses for each in response.received_messages])
+        self.refusals.put([ack_id for response in responses for ack_id in ack_ids(response)])
 
     def ended(self, status: Status) -> None:
         self.statuses.put(status)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from flink_pubsub.wire.pubsub_pb2 import PubsubMessage
 from tests.unit.java import JavaError, Reflected, jvm, make
-from tests.unit.test_java_messages import messages
+from tests.unit.test_java_messages import messages, received
 
 FEW = settings(max_examples=100)
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.feature("SQL-03")
 def column(name: str, message: PubsubMessage) -> Any:
     """The value of a metadata column, of the message that the JVM reads from its bytes."""
     reader = make("message.MessageReader")
-    data = message.SerializeToString()
+    data = received(message.SerializeToString())
     reader.read(data, 0, len(data))
     constant = Reflected("table.ReadableMetadata").valueOf(name)
     subscription = jvm().org.apache.flink.table.data.StringData.fromString("projects/p/subscriptions/s")

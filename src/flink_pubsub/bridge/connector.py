@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from flink_pubsub.bridge.frames import RecordBlock, WriteBatch
+from flink_pubsub.bridge.frames import Block, WriteBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class SourceReader(Protocol):
     def assign(self, splits: Sequence[tuple[int, Split]]) -> None:
         """Starts reading splits; each comes with the ordinal that names it in blocks. Command thread; must not block."""
 
-    def poll(self, seconds: float) -> Sequence[RecordBlock]:
+    def poll(self, seconds: float) -> Sequence[Block]:
         """The next records, or nothing after that many seconds. Fetch thread, only when the JVM asked for a batch."""
 
     def pause_or_resume(self, pause: Sequence[str], resume: Sequence[str]) -> None:

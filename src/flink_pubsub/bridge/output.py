@@ -37,16 +37,17 @@ class Output:
 
     def send_json(self, kind: Kind, body: Mapping[str, Any]) -> None:
         """Sends a control frame."""
-        self._write(encode_json(kind, body))
+        self._write([encode_json(kind, body)])
 
-    def _write(self, frame: bytes) -> None:
+    def _write(self, pieces: Sequence[bytes]) -> None:
         with self._lock:
-            rest = memoryview(frame)
-            while rest and not self._broken:
-                try:
-                    rest = rest[os.write(self._descriptor, rest) :]
-                except BrokenPipeError:
-                    self._broken = True
+            for piece in pieces:
+                rest = memoryview(piece)
+                while rest and not self._broken:
+                    try:
+                        rest = rest[os.write(self._descriptor, rest) :]
+                    except BrokenPipeError:
+                        self._broken = True
 
 
 class LogHandler(logging.Handler):

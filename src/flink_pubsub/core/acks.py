@@ -158,17 +158,24 @@ class AckTracker(Generic[P]):
                 new[message_id] = i
         return delivery.picked(list(new.values()))
 
-    def drain(self, max_messages: int, max_bytes: int) -> list[Run[P]]:
-        """Takes messages from 1 to 2, in order: up to so many and so large, but at least one if there is any."""
+    def drain(self, max_messages: int, max_bytes: int, *, at_least_one: bool = True) -> list[Run[P]]:
+        """Takes messages from 1 to 2, in order: up to so many and so large.
+
+        With `at_least_one` it takes the first even if that is larger. A bundle that does not fit whole is divided only if
+        nothing would be taken otherwise.
+        """
         runs: list[Run[P]] = []
         while self._buffer and max_messages > 0:
             chunk = self._buffer[0]
             low, high = chunk.drained, min(len(chunk.message_ids), chunk.drained + max_messages)
             size = chunk.bytes_between(low, high)
-            if size > max_bytes:
+            if size > max_bytes or high < len(chunk.message_ids):
+                if chunk.bundle is not None and (runs or (size > max_bytes and not at_least_one)):
+                    break
+                chunk.divide()
                 high = bisect_right(chunk.ends, max_bytes + chunk.bytes_between(0, low), low, high)
                 if high == low:
-                    if runs:
+                    if runs or not at_least_one:
                         break
                     high = low + 1
                 size = chunk.bytes_between(low, high)
@@ -182,16 +189,22 @@ class AckTracker(Generic[P]):
 
     def _hand_out(self, chunk: Chunk[P], high: int, runs: list[Run[P]]) -> None:
         low, count = chunk.drained, high - chunk.drained
-        taken, chunk.payloads[:count] = chunk.payloads[:count], []
         chunk.drained = high
+        self.buffered_bytes -= chunk.held_bytes_between(low, high)
+        if chunk.bundle is not None:
+            runs.append(Run(chunk.first, chunk.bundle))
+            self.buffered_messages -= count
+            chunk.bundle = None
+            return
+        taken, chunk.payloads[:count] = chunk.payloads[:count], []
         position = chunk.first + low
         for first, payloads in without_holes(chunk.ack_ids, low, taken) if chunk.holes else ((0, taken),):
-            if runs and runs[-1].first + len(runs[-1].payloads) == position + first:
-                runs[-1].payloads.extend(payloads)  # type: ignore[arg-type]  # what is not a hole has its payload
+            self.buffered_messages -= len(payloads)
+            last = runs[-1] if runs else None
+            if last is not None and isinstance(last.payloads, list) and last.first + len(last.payloads) == position + first:
+                last.payloads.extend(payloads)  # type: ignore[arg-type]  # what is not a hole has its payload
             else:
                 runs.append(Run(position + first, payloads))  # type: ignore[arg-type]
-            self.buffered_messages -= len(payloads)
-        self.buffered_bytes -= chunk.held_bytes_between(low, high)
 
     def snapshot(self, checkpoint: int, position: int) -> None:
         """Takes everything up to this sequence number from 2 to 3.
@@ -301,6 +314,7 @@ class AckTracker(Generic[P]):
         for chunk in self._held:
             self._release(chunk, len(chunk.message_ids), given_back)
             chunk.payloads.clear()
+            chunk.bundle = None
         self.forget(given_back.message_ids)
         self._parked = self._drained
         self._held.clear()
@@ -372,6 +386,7 @@ class AckTracker(Generic[P]):
         """Forgets a message held, and returns its ack id."""
         ack_id = chunk.ack_ids[position]
         assert ack_id is not None
+        chunk.divide()
         size = chunk.bytes_between(position, position + 1)
         if position in chunk.lapsed:
             self.renewed(chunk, position)

@@ -14,6 +14,31 @@ from typing import Generic, Protocol, TypeVar
 P = TypeVar("P")
 
 
+class Bundle(Generic[P]):
+    """The payloads of a response in one piece, so that nothing need be done for each message.
+
+    Until it is divided, because some messages go another way than others, each counts with the same share of its size.
+    """
+
+    __slots__ = ("_messages", "share")
+
+    def __init__(self, messages: int, size: int) -> None:
+        self._messages = messages
+        self.share = -(-size // messages)
+        """Bytes each message counts with; rounded up, so that they count for no less than they take."""
+
+    def __len__(self) -> int:
+        return self._messages
+
+    def divided(self) -> tuple[list[P], list[int]]:
+        """Every payload by itself, and its size."""
+        raise NotImplementedError
+
+    def part(self, low: int, high: int) -> list[P] | Bundle[P]:
+        """The payloads from `low` up to `high`."""
+        return self.divided()[0][low:high]
+
+
 @dataclass(slots=True)
 class Delivery(Generic[P]):
     """The messages of one response, as parallel lists in server order."""
@@ -21,22 +46,38 @@ class Delivery(Generic[P]):
     ack_ids: list[str]
     message_ids: list[str]
     sizes: list[int]
-    payloads: Sequence[P]
+    """Empty for a bundle."""
+    payloads: list[P] | Bundle[P]
     keys: list[str] | None = None
     """Ordering keys, empty for none; None where order is not kept."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of all payloads."""
+        payloads = self.payloads
+        return payloads.share * len(payloads) if isinstance(payloads, Bundle) else sum(self.sizes)
+
+    def divided(self) -> list[P]:
+        """The payloads one by one, as they are from now on."""
+        if isinstance(self.payloads, Bundle):
+            self.payloads, self.sizes = self.payloads.divided()
+        return self.payloads
+
     def part(self, low: int, high: int) -> Delivery[P]:
         """The messages from `low` up to `high`."""
-        keys = None if self.keys is None else self.keys[low:high]
-        return Delivery(self.ack_ids[low:high], self.message_ids[low:high], self.sizes[low:high], self.payloads[low:high], keys)
+        payloads, keys = self.divided(), None if self.keys is None else self.keys[low:high]
+        return Delivery(self.ack_ids[low:high], self.message_ids[low:high], self.sizes[low:high], payloads[low:high], keys)
 
     def picked(self, positions: list[int]) -> Delivery[P]:
-        """The messages at these positions."""
+        """The messages at these positions, which are in order."""
+        if len(positions) == len(self.ack_ids):
+            return self
+        payloads = self.divided()
         return Delivery(
             [self.ack_ids[i] for i in positions],
             [self.message_ids[i] for i in positions],
             [self.sizes[i] for i in positions],
-            [self.payloads[i] for i in positions],
+            [payloads[i] for i in positions],
             None if self.keys is None else [self.keys[i] for i in positions],
         )
 
@@ -59,6 +100,7 @@ class Chunk(Generic[P]):
 
     __slots__ = (
         "ack_ids",
+        "bundle",
         "drained",
         "ends",
         "first",
@@ -79,9 +121,16 @@ class Chunk(Generic[P]):
         self.ack_ids: list[str | None] = list(delivery.ack_ids)
         self.message_ids = delivery.message_ids
         self.keys = delivery.keys
-        self.ends = array("q", accumulate(delivery.sizes))
-        self.payloads: list[P | None] = list(delivery.payloads)
+        self.bundle: Bundle[P] | None = None
+        """All payloads, while none was drained or given back; `payloads` is empty then."""
+        self.payloads: list[P | None] = []
         """Those not drained yet: `payloads[0]` is message `drained`."""
+        if isinstance(delivery.payloads, Bundle):
+            self.bundle, share = delivery.payloads, delivery.payloads.share
+            self.ends: Sequence[int] = range(share, share * len(delivery.payloads) + 1, share)
+        else:
+            self.payloads += delivery.payloads
+            self.ends = array("q", accumulate(delivery.sizes))
         self.received = received
         self.owner = owner
         self.start = 0
@@ -103,6 +152,15 @@ class Chunk(Generic[P]):
         if not self.holes:
             return self.bytes_between(low, high)
         return sum(self.bytes_between(i, i + 1) for i in range(low, high) if self.ack_ids[i] is not None)
+
+    def divide(self) -> None:
+        """From here on the payloads not drained yet are in `payloads`, and their sizes are exact; the last makes up the sum."""
+        if self.bundle is not None:
+            whole = self.ends[-1]
+            payloads, sizes = self.bundle.divided()
+            self.payloads += payloads
+            self.ends = array("q", [*accumulate(sizes[:-1]), whole])
+            self.bundle = None
 
     def redeliver(self, position: int, ack_id: str) -> None:
         """Goes on under another ack id, with a lease of its own."""
@@ -195,7 +253,16 @@ class Run(Generic[P]):
     """Drained messages with consecutive sequence numbers."""
 
     first: int
-    payloads: list[P]
+    payloads: list[P] | Bundle[P]
+
+    def divided(self) -> list[P]:
+        """The payloads one by one."""
+        return self.payloads.divided()[0] if isinstance(self.payloads, Bundle) else self.payloads
+
+    def part(self, low: int, high: int) -> Run[P]:
+        """The messages from `low` up to `high`."""
+        payloads = self.payloads
+        return Run(self.first + low, payloads.part(low, high) if isinstance(payloads, Bundle) else payloads[low:high])
 
 
 def without_holes(ack_ids: Sequence[str | None], low: int, payloads: list[P | None]) -> list[tuple[int, list[P | None]]]:

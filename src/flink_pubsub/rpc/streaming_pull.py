@@ -47,6 +47,15 @@ beyond that is cut off, and what it sent last waits out its deadline."""
 _log = logging.getLogger(__name__)
 
 
+def is_empty(response: bytes) -> bool:
+    """Whether a serialized response has no messages, which are its first field."""
+    return not response.startswith(_MESSAGE) and not StreamingPullResponse.FromString(response).received_messages
+
+
+_MESSAGE = b"\x0a"
+"""Tag of a message. Fields may come in any order, but only in this one are they ever written."""
+
+
 class Receiver(Protocol):
     """Takes what a connection brings. Called on the connection's thread."""
 
@@ -63,13 +72,14 @@ class Receiver(Protocol):
     def stream_deadline(self) -> int:
         """The acknowledgement deadline, in seconds, that messages should arrive with. Any thread."""
 
-    def received(self, response: StreamingPullResponse, deadline: int, waited: float) -> bool:
-        """Takes a response whose messages have this deadline, and may have waited for so many seconds before they were read.
+    def received(self, response: bytes, deadline: int, waited: float) -> bool:
+        """Takes a serialized response, whose messages have this deadline, and may have waited for so many seconds before they
+        were read.
 
         False when it could not take everything within half the deadline: the stream is ended, and `refused` called.
         """
 
-    def refused(self, responses: Sequence[StreamingPullResponse]) -> None:
+    def refused(self, responses: Sequence[bytes]) -> None:
         """The stream has ended for want of room; these responses came last, and go back with what `received` did not take."""
 
     def ended(self, status: Status) -> None:
@@ -112,8 +122,8 @@ class StreamingPull:
         timing: Timing = Timing(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._open_stream: grpc.StreamStreamMultiCallable[bytes, StreamingPullResponse] = channel.stream_stream(
-            METHOD, request_serializer=None, response_deserializer=StreamingPullResponse.FromString
+        self._open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+            METHOD, request_serializer=None, response_deserializer=None
         )
         self._subscription = subscription
         self._limits = limits
@@ -218,7 +228,7 @@ class StreamingPull:
 
     def _rest(self, stream: _Stream) -> Status | None:
         """Ends the stream and refuses what it still brings. Returns a status only when it is final."""
-        refused: list[StreamingPullResponse] = []
+        refused: list[bytes] = []
         size = 0
         stream.finish()
         cancel = threading.Timer(LINGER_SECONDS, stream.cancel)
@@ -226,7 +236,7 @@ class StreamingPull:
         try:
             while (response := stream.read()) is not None:
                 refused.append(response)
-                size += response.ByteSize()
+                size += len(response)
                 if size > _MOST_REFUSED:
                     stream.cancel()
         except grpc.RpcError as error:
@@ -265,7 +275,7 @@ class _Stream:
         self._clock = clock
         self._lock = lock
         self._over = threading.Event()
-        self._responses: Iterator[StreamingPullResponse] = iter(())
+        self._responses: Iterator[bytes] = iter(())
         self._cancel: Callable[[], bool] = lambda: False
         self._sent_deadline = first.stream_ack_deadline_seconds
         self._lowest_deadline = self._sent_deadline
@@ -275,13 +285,13 @@ class _Stream:
         """The deadline that messages of this stream have at least: a change reaches the server at an unknown moment."""
         return self._lowest_deadline
 
-    def open(self, stub: grpc.StreamStreamMultiCallable[bytes, StreamingPullResponse], subscription: str) -> None:
+    def open(self, stub: grpc.StreamStreamMultiCallable[bytes, bytes], subscription: str) -> None:
         """Starts the call."""
         self._keepalive.opened(self._clock())
         call = stub(self._requests(), metadata=(("x-goog-request-params", f"subscription={subscription}"),))
         self._responses, self._cancel = iter(call), call.cancel
 
-    def read(self) -> StreamingPullResponse | None:
+    def read(self) -> bytes | None:
         """The next response, None at the stream's normal end.
 
         Raises:
@@ -290,7 +300,7 @@ class _Stream:
         response = next(self._responses, None)
         if response is not None:
             with self._lock:
-                self._keepalive.heard(empty=not response.received_messages)
+                self._keepalive.heard(empty=is_empty(response))
         return response
 
     def reading(self, reading: bool) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from datetime import datetime, timedelta, timezone
 
-from flink_pubsub.bridge.frames import NO_TIMESTAMP
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.errors import DeserializationError
 from flink_pubsub.messages import PubsubMessage
@@ -34,11 +35,9 @@ def message_of(received: wire.ReceivedMessage) -> PubsubMessage:
     )
 
 
-def publish_millis(message: wire.PubsubMessage) -> int:
-    """The publish time as an event time; `NO_TIMESTAMP` without one."""
-    time = message.publish_time
-    millis = time.seconds * 1000 + time.nanos // 1_000_000
-    return millis if millis or message.HasField("publish_time") else NO_TIMESTAMP
+def publish_millis(time: Timestamp) -> int:
+    """A publish time as an event time."""
+    return time.seconds * 1000 + time.nanos // 1_000_000
 
 
 class MessageCollector:

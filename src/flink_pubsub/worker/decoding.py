@@ -1,20 +1,22 @@
 """From responses of the service to record blocks, for two of the three ways to decode; the third is in `payloads`.
 
-When the JVM decodes, a record is a message's own protobuf bytes, made on the thread that received it. When a Python schema
-decodes, the message object waits as it is and the schema runs on the fetch thread, so that user code is never called by two
-threads and holds up no connection.
+When the JVM decodes, a record is a received message's own protobuf bytes, and those of a response go there as they came. When a
+Python schema decodes, the message object waits as it is and the schema runs on the fetch thread, so that user code is never
+called by two threads and holds up no connection.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
-from flink_pubsub.bridge.frames import RecordBlock
-from flink_pubsub.core.chunks import Delivery, Run
+from flink_pubsub.bridge.frames import NO_TIMESTAMP, Block, RecordBlock, SerializedBlock
+from flink_pubsub.core.chunks import Bundle, Delivery, Run
 from flink_pubsub.destinations import SubscriptionDestination
 from flink_pubsub.errors import DeserializationError
 from flink_pubsub.schemas import PubSubDeserializationSchema
 from flink_pubsub.wire import pubsub_pb2 as wire
+from flink_pubsub.wire import views_pb2 as views
 from flink_pubsub.worker.collecting import MessageCollector, message_of, publish_millis
 from flink_pubsub.worker.recording import Encode
 from flink_pubsub.worker.undecodable import Undecodable
@@ -22,9 +24,9 @@ from flink_pubsub.worker.undecodable import Undecodable
 MAX_RECORDS_OF_A_MESSAGE = 48 * 1024 * 1024
 """Bytes of the records of one message; with the rest of a batch it fits a frame."""
 
-Payload: TypeAlias = "bytes | wire.ReceivedMessage | tuple[bytes, int, str]"
-"""What is kept of a message until it is drained: its protobuf bytes, or the object the schema will see, or its data, its
-publish time as an event time and its id."""
+Payload: TypeAlias = "bytes | wire.ReceivedMessage | tuple[bytes | str, int, str]"
+"""What is kept of a message until it is drained: its protobuf bytes, the object the schema will see, or its data, its publish
+time as an event time and its id."""
 
 
 class Decoding(Protocol):
@@ -34,10 +36,10 @@ class Decoding(Protocol):
     def whole_runs(self) -> bool:
         """Whether decoding is so cheap that a run need not be divided to look at the size and the time in between."""
 
-    def take(self, response: wire.StreamingPullResponse) -> Delivery[Payload]:
+    def take(self, response: bytes) -> Delivery[Payload]:
         """The messages of a response, ready to be kept. The threads of connections, several at once."""
 
-    def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> RecordBlock:
+    def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> Block:
         """The records of messages, from the first up to the one that makes them `room` bytes or more, or that is to go back to
         the service. Fetch thread.
 
@@ -55,38 +57,47 @@ class RawDecoding:
         """`ordered` takes ordering keys along."""
         self._ordered = ordered
 
-    def take(self, response: wire.StreamingPullResponse) -> Delivery[Payload]:
-        """The messages, serialized; a delivery attempt, which is not part of a message, is appended to it as field 15."""
-        received = list(response.received_messages)  # each loop over the field itself would make its objects again
-        messages = [each.message for each in received]
-        payloads: list[Payload] = [message.SerializeToString() for message in messages]
-        attempts = [each.delivery_attempt for each in received]
-        if any(attempts):
-            payloads = [_with_attempt(payload, n) for payload, n in zip(payloads, attempts, strict=True)]
+    def take(self, response: bytes) -> Delivery[Payload]:
+        """The messages, serialized as they came."""
+        received = list(views.ResponseView.FromString(response).received_messages)
+        messages = [each.message for each in received]  # each loop over the field itself would make its objects again
         ids = [message.message_id for message in messages]
-        sizes = list(map(len, payloads))  # type: ignore[arg-type]  # bytes
-        return Delivery([each.ack_id for each in received], ids, sizes, payloads, keys_of(messages, self._ordered))
+        payloads = SerializedResponse(len(ids), response)
+        return Delivery([each.ack_id for each in received], ids, [], payloads, keys_of(messages, self._ordered))
 
-    def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> RecordBlock:
+    def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> Block:
         """All messages as they are: draining has bounded them. Without timestamps, which the JVM takes from the messages."""
-        return RecordBlock(ordinal, run.first, run.payloads)  # type: ignore[arg-type]  # `take` made bytes
+        payloads = run.payloads
+        if isinstance(payloads, SerializedResponse):
+            return SerializedBlock(ordinal, run.first, len(payloads), payloads.serialized)
+        return RecordBlock(ordinal, run.first, run.divided())  # type: ignore[arg-type]  # which are bytes
 
 
-def keys_of(messages: list[wire.PubsubMessage], ordered: bool) -> list[str] | None:
+class SerializedResponse(Bundle[Payload]):
+    """A response whose messages the JVM will find."""
+
+    __slots__ = ("serialized",)
+
+    def __init__(self, messages: int, serialized: bytes) -> None:
+        super().__init__(messages, len(serialized))
+        self.serialized = serialized
+
+    def divided(self) -> tuple[list[Payload], list[int]]:
+        """See `Bundle`."""
+        response = wire.StreamingPullResponse.FromString(self.serialized)
+        payloads = [received.SerializeToString() for received in response.received_messages]
+        return [*payloads], list(map(len, payloads))
+
+
+def keys_of(messages: Iterable[Keyed], ordered: bool) -> list[str] | None:
     """Their ordering keys, where order is to be kept."""
     return [message.ordering_key for message in messages] if ordered else None
 
 
-def _with_attempt(payload: Payload, attempt: int) -> Payload:
-    assert isinstance(payload, bytes)
-    if attempt <= 0:
-        return payload
-    suffix = bytearray(b"\x78")  # field 15, varint
-    while attempt > 0x7F:
-        suffix.append(attempt & 0x7F | 0x80)
-        attempt >>= 7
-    suffix.append(attempt)
-    return payload + bytes(suffix)
+class Keyed(Protocol):
+    """A message, or a view of one."""
+
+    ordering_key: str
 
 
 class SchemaDecoding:
@@ -105,13 +116,13 @@ class SchemaDecoding:
         self.skipped = 0
         """Messages that decoded to no record."""
 
-    def take(self, response: wire.StreamingPullResponse) -> Delivery[Payload]:
-        """The messages as they were parsed; that costs no second serialization, and one decode for all of a response."""
-        received = list(response.received_messages)
+    def take(self, response: bytes) -> Delivery[Payload]:
+        """The messages as objects; that is one decode for all of a response."""
+        received = list(wire.StreamingPullResponse.FromString(response).received_messages)
         messages = [each.message for each in received]
         ids = [message.message_id for message in messages]
         sizes = [message.ByteSize() for message in messages]
-        return Delivery([each.ack_id for each in received], ids, sizes, received, keys_of(messages, self._ordered))
+        return Delivery([each.ack_id for each in received], ids, sizes, [*received], keys_of(messages, self._ordered))
 
     def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> RecordBlock:
         """The records the schema makes, each with its own time or its message's publish time.
@@ -121,7 +132,7 @@ class SchemaDecoding:
         records: list[bytes] = []
         timestamps: list[int] = []
         counts: list[int] = []
-        for received in run.payloads:
+        for received in run.divided():
             before = len(records)
             message = received.message  # type: ignore[union-attr]  # `take` kept objects
             path = subscription.resource_path
@@ -149,7 +160,7 @@ class SchemaDecoding:
     ) -> Exception | None:
         """Decodes one message, and returns what the schema failed with."""
         message = received.message
-        published = publish_millis(message)
+        published = publish_millis(message.publish_time) if message.HasField("publish_time") else NO_TIMESTAMP
         collector = MessageCollector(records, timestamps, published, self._encode, subscription, message.message_id)
         try:
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from flink_pubsub.bridge.frames import RecordBlock
+from flink_pubsub.bridge.frames import Block
 from flink_pubsub.core.budget import Tally
 from flink_pubsub.core.chunks import GivenBack, Run
 from flink_pubsub.worker.decoding import Decoding, Payload
@@ -51,7 +51,7 @@ class Fetching:
         """Drained, and counted as buffered until all of it is handed over."""
         self._piece = None if decoding.whole_runs else _PIECE
 
-    def poll(self, seconds: float) -> Sequence[RecordBlock]:
+    def poll(self, seconds: float) -> Sequence[Block]:
         """The next batch, or nothing after so many seconds.
 
         Raises:
@@ -59,13 +59,13 @@ class Fetching:
         """
         if not self._drained:
             self._drain(seconds)
-        batch: list[RecordBlock] = []
+        batch: list[Block] = []
         room, stop = MAX_BATCH_BYTES, self._clock() + _LONGEST_DECODE
         while self._drained and room > 0 and not (batch and self._clock() >= stop):
             block = self._decode_some(room)
             if block is not None:
                 batch.append(block)
-                room -= sum(map(len, block.records))
+                room -= block.size
         if self._in_hand.messages and not self._drained:
             self._hand_over()
         return batch
@@ -83,11 +83,12 @@ class Fetching:
                     if not tracker.buffered_messages or split.paused or split.parking:
                         continue
                     messages, size = tracker.buffered_messages, tracker.buffered_bytes
-                    self._drained.extend((split, run) for run in tracker.drain(self._max_records, budget))
+                    runs = tracker.drain(self._max_records, budget, at_least_one=not self._drained)
+                    self._drained.extend((split, run) for run in runs)
                     taken = size - tracker.buffered_bytes
                     self._in_hand.add(messages - tracker.buffered_messages, taken)
                     budget -= taken
-                    if budget <= 0:
+                    if budget <= 0 or not runs:
                         self._turn += i
                         break
                 self._turn = (self._turn + 1) % max(1, len(splits))
@@ -104,16 +105,16 @@ class Fetching:
             self._shared.room.notify_all()
         self._in_hand = Tally()
 
-    def _decode_some(self, room: int) -> RecordBlock | None:
+    def _decode_some(self, room: int) -> Block | None:
         split, run = self._drained.popleft()
         if split.withheld and self._withhold(split, run):
             return None
         whole = len(run.payloads)
-        part = run if self._piece is None or whole <= self._piece else Run(run.first, run.payloads[: self._piece])
+        part = run if self._piece is None or whole <= self._piece else run.part(0, self._piece)
         block = self._decoding.decode(split.ordinal, split.holding.subscription, part, room)
-        done = len(block.records if block.counts is None else block.counts)
+        done = block.messages
         if done < whole:
-            self._drained.appendleft((split, Run(run.first + done, run.payloads[done:])))
+            self._drained.appendleft((split, run.part(done, whole)))
         for sequence in self._undecodable.taken():
             split.withheld.update(later for later in self._nack(split, sequence).sequences if later > sequence)
         return block
@@ -125,13 +126,13 @@ class Fetching:
         if not withheld:
             return False
         split.withheld -= withheld
-        pieces: list[Run[Payload]] = []
-        for sequence, payload in zip(sequences, run.payloads, strict=True):
+        pieces: list[tuple[int, list[Payload]]] = []
+        for sequence, payload in zip(sequences, run.divided(), strict=True):
             if sequence in withheld:
                 continue
-            if pieces and pieces[-1].first + len(pieces[-1].payloads) == sequence:
-                pieces[-1].payloads.append(payload)
+            if pieces and pieces[-1][0] + len(pieces[-1][1]) == sequence:
+                pieces[-1][1].append(payload)
             else:
-                pieces.append(Run(sequence, [payload]))
-        self._drained.extendleft((split, piece) for piece in reversed(pieces))
+                pieces.append((sequence, [payload]))
+        self._drained.extendleft((split, Run(first, payloads)) for first, payloads in reversed(pieces))
         return True

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from flink_pubsub.core.chunks import Delivery, Receipt
 from flink_pubsub.rpc.status import Status
-from flink_pubsub.wire.pubsub_pb2 import StreamingPullResponse
+from flink_pubsub.rpc.streaming_pull import is_empty
 from flink_pubsub.worker.decoding import Decoding, Payload
 from flink_pubsub.worker.holding import Shared, SplitState
 from flink_pubsub.worker.keeper import Keeper
@@ -138,9 +138,9 @@ class Intake:
         """See `Receiver`."""
         return self._split.holding.deadlines.seconds
 
-    def received(self, response: StreamingPullResponse, deadline: int, waited: float) -> bool:
+    def received(self, response: bytes, deadline: int, waited: float) -> bool:
         """See `Receiver`."""
-        if not response.received_messages:
+        if is_empty(response):
             return True
         delivery: Delivery[Payload] | None = self._decoding.take(response)
         began = now = self._clock()
@@ -172,9 +172,10 @@ class Intake:
         budget, count = self._shared.budget, len(delivery.ack_ids)
         if self.shut:
             return delivery, None
-        if budget.holds(count, sum(delivery.sizes)):
+        if budget.holds(count, delivery.size):
             return delivery, None
         room = budget.room(self._split.tracker, [split.tracker for split in self._shared.splits])
+        delivery.divided()
         new = [message_id not in self._split.holding.known for message_id in delivery.message_ids]
         sizes = [size if wanted else 0 for size, wanted in zip(delivery.sizes, new, strict=True)]
         fitting = min(
@@ -199,10 +200,10 @@ class Intake:
         self._keeper.acknowledge_again(self._split.holding, receipt.acknowledge)
         self._keeper.give_back(self._split.holding, receipt.give_back)
 
-    def refused(self, responses: Sequence[StreamingPullResponse]) -> None:
+    def refused(self, responses: Sequence[bytes]) -> None:
         """See `Receiver`."""
         deliveries = [] if self._left is None else [self._left]
-        deliveries += [self._decoding.take(response) for response in responses if response.received_messages]
+        deliveries += [self._decoding.take(response) for response in responses if not is_empty(response)]
         self._left = None
         now, leases = self._clock(), self._split.holding.leases
         for delivery in deliveries:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import grpc
 
 from flink_pubsub.bridge.connector import Metrics, ReaderContext, ReaderSettings, Split
-from flink_pubsub.bridge.frames import RecordBlock
+from flink_pubsub.bridge.frames import Block
 from flink_pubsub.core.budget import Budget
 from flink_pubsub.core.checkpoints import Confirmations, FirstCheckpoint
 from flink_pubsub.core.chunks import Acks
@@ -164,7 +164,7 @@ class PubSubReader:
         self._streams += 1
         return self._channels[-1]
 
-    def poll(self, seconds: float) -> Sequence[RecordBlock]:
+    def poll(self, seconds: float) -> Sequence[Block]:
         """See `SourceReader`.
 
         Raises:

@@ -20,7 +20,7 @@ import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.node.Obje
  */
 public final class Frames {
     /** Raised by every change of a frame's layout or meaning; both sides refuse any other. */
-    public static final int PROTOCOL_VERSION = 1;
+    public static final int PROTOCOL_VERSION = 2;
 
     /** Longest frame, kind byte included. */
     public static final int MAX_FRAME_BYTES = 64 * 1024 * 1024;

@@ -1,5 +1,6 @@
 package io.github.flinkpubsub.bridge;
 
+import java.io.IOException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
@@ -24,10 +25,16 @@ public final class RecordBatch implements RecordsWithSplitIds<RecordBatch.Messag
     private static final VarHandle INT = MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.BIG_ENDIAN);
     private static final VarHandle LONG = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.BIG_ENDIAN);
 
+    private static final String MALFORMED = "a RECORDS frame is malformed: ";
+
     private static final int HEAD_BYTES = 19;
     private static final int COUNTS = 1;
     private static final int TIMESTAMPS = 2;
     private static final int FINISHED = 4;
+    private static final int SERIALIZED = 8;
+
+    /** Tag of the field whose values are the records of a serialized block. */
+    private static final int RECORD = 1 << 3 | FieldReader.BYTES;
 
     private final byte[] body;
     private final List<Block> blocks;
@@ -97,12 +104,16 @@ public final class RecordBatch implements RecordsWithSplitIds<RecordBatch.Messag
         long messages = unsigned(body, at + 11);
         long records = unsigned(body, at + 15);
         require(ordinal < splits.size(), "it names split " + ordinal + " of " + splits.size());
-        require(flags <= (COUNTS | TIMESTAMPS | FINISHED), "it has unknown flags " + flags);
+        require(flags <= (COUNTS | TIMESTAMPS | FINISHED) || flags == SERIALIZED, "it has unknown flags " + flags);
         boolean counted = (flags & COUNTS) != 0;
         boolean timed = (flags & TIMESTAMPS) != 0;
         require(counted || messages == records, messages + " messages claim " + records + " records without saying whose");
         require(first >= 0 && first <= Long.MAX_VALUE - messages, "the sequence number " + first + " is out of range");
         long room = (long) body.length - at - HEAD_BYTES;
+        if (flags == SERIALIZED) {
+            require(messages <= room / 2, "a serialized block claims " + messages + " records in " + room + " bytes");
+            return parseSerialized(body, at + HEAD_BYTES, new Block(splits.get(ordinal), first, (int) messages, false));
+        }
         long columns = (counted ? 4 * messages : 0) + (timed ? 8 * records : 0) + 4 * records;
         require(columns <= room, "a block claims " + messages + " messages and " + records + " records in " + room + " bytes");
 
@@ -127,6 +138,31 @@ public final class RecordBatch implements RecordsWithSplitIds<RecordBatch.Messag
         return block;
     }
 
+    /** Finds the records, which no column describes. */
+    private static Block parseSerialized(byte[] body, int at, Block block) throws ProtocolException {
+        long size = body.length - at < Integer.BYTES ? -1 : unsigned(body, at);
+        block.dataAt = at + Integer.BYTES;
+        require(size >= 0 && size <= body.length - block.dataAt, "a serialized block is cut off");
+        block.end = block.dataAt + (int) size;
+        int found = 0;
+        try {
+            FieldReader fields = new FieldReader("block");
+            fields.enter(body, block.dataAt);
+            int[] bounds = new int[2 * block.messages];
+            for (int tag = fields.next(block.end); tag != 0; tag = fields.next(block.end)) {
+                if (tag == RECORD && found++ < block.messages) {
+                    bounds[2 * found - 2] = fields.start();
+                    bounds[2 * found - 1] = fields.start() + fields.length();
+                }
+            }
+            block.bounds = bounds;
+        } catch (IOException e) {
+            throw new ProtocolException(MALFORMED + e.getMessage());
+        }
+        require(found == block.messages, "a serialized block has " + found + " records and claims " + block.messages);
+        return block;
+    }
+
     private static long unsigned(byte[] body, int at) {
         return (int) INT.get(body, at) & 0xFFFFFFFFL;
     }
@@ -141,7 +177,7 @@ public final class RecordBatch implements RecordsWithSplitIds<RecordBatch.Messag
 
     private static void require(boolean condition, String otherwise) throws ProtocolException {
         if (!condition) {
-            throw new ProtocolException("a RECORDS frame is malformed: " + otherwise);
+            throw new ProtocolException(MALFORMED + otherwise);
         }
     }
 
@@ -175,6 +211,8 @@ public final class RecordBatch implements RecordsWithSplitIds<RecordBatch.Messag
         private int lengthsAt;
         private int dataAt;
         private int end;
+        /** Start and end of every record of a serialized block. */
+        private int[] bounds;
 
         private Block(PythonSplit split, long first, int messages, boolean finished) {
             this.split = split;
@@ -223,6 +261,11 @@ public final class RecordBatch implements RecordsWithSplitIds<RecordBatch.Messag
             }
             recordsLeft--;
             record++;
+            if (block.bounds != null) {
+                offset = block.bounds[2 * record];
+                end = block.bounds[2 * record + 1];
+                return true;
+            }
             offset = end;
             end += (int) INT.get(body, block.lengthsAt + 4 * record);
             return true;
