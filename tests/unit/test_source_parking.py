@@ -15,6 +15,7 @@ from flink_pubsub.errors import SubscriptionError
 from flink_pubsub.options import OrderingMode
 from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.decoding import Payload
+from flink_pubsub.worker.intake import Intake
 from tests.unit.source_reading import ORDERS, RETURNS, TOPIC, Reading, publish
 from tests.unit.source_support import ScriptedServer, accept, eventually, nacked, response
 
@@ -207,14 +208,14 @@ def test_a_park_whose_connections_do_not_end_in_time_is_counted_and_the_split_go
     stream = server.stream()
     stream.send(response("a", "b"))
     eventually(lambda: reading.gauge("bufferedMessages") == 2)
-    take, released, entered = reading.reader._decoding.take, threading.Event(), threading.Event()
+    received, released, entered = Intake.received, threading.Event(), threading.Event()
 
-    def stuck(received: bytes) -> Delivery[Payload]:
+    def stuck(intake: Intake, delivery: Delivery[Payload], deadline: int, waited: float) -> bool:
         entered.set()
         released.wait(10)
-        return take(received)
+        return received(intake, delivery, deadline, waited)
 
-    monkeypatch.setattr(reading.reader._decoding, "take", stuck)
+    monkeypatch.setattr(Intake, "received", stuck)
     stream.send(response("c"))
     assert entered.wait(10)
     reading.reader.pause_or_resume(["split-0"], [])
@@ -223,7 +224,7 @@ def test_a_park_whose_connections_do_not_end_in_time_is_counted_and_the_split_go
     assert reading.reader.metrics().lasting["subscriberShutdownsAbandoned"] == 0
     clock.advance(6)
     eventually(lambda: reading.reader.metrics().lasting["subscriberShutdownsAbandoned"] == 1)
-    monkeypatch.setattr(reading.reader._decoding, "take", take)
+    monkeypatch.setattr(Intake, "received", received)
     reading.reader.pause_or_resume([], ["split-0"])
     server.stream().send(response("d"))
     assert reading.take(1) == [b"data"]
@@ -237,12 +238,12 @@ def test_connections_that_do_not_end_in_time_are_counted(server: ScriptedServer,
     reading = Reading(server.endpoint)
     released, entered = threading.Event(), threading.Event()
 
-    def stuck(received: bytes) -> None:
+    def stuck(intake: Intake, delivery: Delivery[Payload], deadline: int, waited: float) -> None:
         entered.set()
         released.wait(10)
         raise ValueError("late")
 
-    monkeypatch.setattr(reading.reader._decoding, "take", stuck)
+    monkeypatch.setattr(Intake, "received", stuck)
     reading.assign(ORDERS)
     server.stream().send(response("a"))
     assert entered.wait(10)

@@ -9,18 +9,15 @@ from collections.abc import Iterator, Sequence
 import grpc
 import pytest
 
+from flink_pubsub.core.chunks import Delivery
 from flink_pubsub.rpc import streaming_pull
 from flink_pubsub.rpc.status import Status
 from flink_pubsub.rpc.streaming_pull import Limits, StreamingPull, Timing
-from flink_pubsub.wire.pubsub_pb2 import StreamingPullResponse
+from flink_pubsub.worker.decoding import Payload, RawDecoding
 from tests.unit.source_support import WAIT, ScriptedServer, response
 
 SUBSCRIPTION = "projects/project/subscriptions/orders"
 FAST = Timing(backoff=0.001, longest_backoff=0.01)
-
-
-def ack_ids(response: bytes) -> list[str]:
-    return [each.ack_id for each in StreamingPullResponse.FromString(response).received_messages]
 
 
 class Receiver:
@@ -54,15 +51,18 @@ class Receiver:
     def stream_deadline(self) -> int:
         return self.deadline
 
-    def received(self, response: bytes, deadline: int, waited: float) -> bool:
+    def parse(self, response: bytes) -> Delivery[Payload]:
+        return RawDecoding().take(response)
+
+    def received(self, delivery: Delivery[Payload], deadline: int, waited: float) -> bool:
         if self.poison is not None:
             raise self.poison
-        self.responses.put((ack_ids(response), deadline))
+        self.responses.put((delivery.ack_ids, deadline))
         return self.takes_all
 
-    def refused(self, responses: Sequence[bytes]) -> None:
+    def refused(self, deliveries: Sequence[Delivery[Payload]]) -> None:
         self.full, self.takes_all = False, True
-        self.refusals.put([ack_id for response in responses for ack_id in ack_ids(response)])
+        self.refusals.put([ack_id for delivery in deliveries for ack_id in delivery.ack_ids])
 
     def ended(self, status: Status) -> None:
         self.statuses.put(status)

@@ -24,7 +24,7 @@ class Bundle(Generic[P]):
 
     def __init__(self, messages: int, size: int) -> None:
         self._messages = messages
-        self.share = -(-size // messages)
+        self.share = -(-size // max(1, messages))
         """Bytes each message counts with; rounded up, so that they count for no less than they take."""
 
     def __len__(self) -> int:

@@ -26,14 +26,15 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 
 from flink_pubsub.core.backoff import Backoff
+from flink_pubsub.core.chunks import Delivery
 from flink_pubsub.core.keepalive import Keepalive, Step
 from flink_pubsub.rpc.status import Purpose, Status, status_of
-from flink_pubsub.wire.pubsub_pb2 import StreamingPullRequest, StreamingPullResponse
+from flink_pubsub.wire.pubsub_pb2 import StreamingPullRequest
 
 METHOD = "/google.pubsub.v1.Subscriber/StreamingPull"
 
@@ -45,15 +46,6 @@ _MOST_REFUSED = 16 * 1024 * 1024
 beyond that is cut off, and what it sent last waits out its deadline."""
 
 _log = logging.getLogger(__name__)
-
-
-def is_empty(response: bytes) -> bool:
-    """Whether a serialized response has no messages, which are its first field."""
-    return not response.startswith(_MESSAGE) and not StreamingPullResponse.FromString(response).received_messages
-
-
-_MESSAGE = b"\x0a"
-"""Tag of a message. Fields may come in any order, but only in this one are they ever written."""
 
 
 class Receiver(Protocol):
@@ -72,15 +64,17 @@ class Receiver(Protocol):
     def stream_deadline(self) -> int:
         """The acknowledgement deadline, in seconds, that messages should arrive with. Any thread."""
 
-    def received(self, response: bytes, deadline: int, waited: float) -> bool:
-        """Takes a serialized response, whose messages have this deadline, and may have waited for so many seconds before they
-        were read.
+    def parse(self, response: bytes) -> Delivery[Any]:
+        """Reads a serialized response. Called on gRPC's thread, which reads those of all streams one after another."""
+
+    def received(self, delivery: Delivery[Any], deadline: int, waited: float) -> bool:
+        """Takes what a response brought, with this deadline, after it may have waited for so many seconds to be read.
 
         False when it could not take everything within half the deadline: the stream is ended, and `refused` called.
         """
 
-    def refused(self, responses: Sequence[bytes]) -> None:
-        """The stream has ended for want of room; these responses came last, and go back with what `received` did not take."""
+    def refused(self, deliveries: Sequence[Delivery[Any]]) -> None:
+        """The stream has ended for want of room; these came last, and go back with what `received` did not take."""
 
     def ended(self, status: Status) -> None:
         """The subscription cannot be read any more. The last call."""
@@ -122,8 +116,8 @@ class StreamingPull:
         timing: Timing = Timing(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
-            METHOD, request_serializer=None, response_deserializer=None
+        self._open_stream: grpc.StreamStreamMultiCallable[bytes, Delivery[Any]] = channel.stream_stream(
+            METHOD, request_serializer=None, response_deserializer=receiver.parse
         )
         self._subscription = subscription
         self._limits = limits
@@ -228,7 +222,7 @@ class StreamingPull:
 
     def _rest(self, stream: _Stream) -> Status | None:
         """Ends the stream and refuses what it still brings. Returns a status only when it is final."""
-        refused: list[bytes] = []
+        refused: list[Delivery[Any]] = []
         size = 0
         stream.finish()
         cancel = threading.Timer(LINGER_SECONDS, stream.cancel)
@@ -236,7 +230,7 @@ class StreamingPull:
         try:
             while (response := stream.read()) is not None:
                 refused.append(response)
-                size += len(response)
+                size += response.size
                 if size > _MOST_REFUSED:
                     stream.cancel()
         except grpc.RpcError as error:
@@ -275,7 +269,7 @@ class _Stream:
         self._clock = clock
         self._lock = lock
         self._over = threading.Event()
-        self._responses: Iterator[bytes] = iter(())
+        self._responses: Iterator[Delivery[Any]] = iter(())
         self._cancel: Callable[[], bool] = lambda: False
         self._sent_deadline = first.stream_ack_deadline_seconds
         self._lowest_deadline = self._sent_deadline
@@ -285,13 +279,13 @@ class _Stream:
         """The deadline that messages of this stream have at least: a change reaches the server at an unknown moment."""
         return self._lowest_deadline
 
-    def open(self, stub: grpc.StreamStreamMultiCallable[bytes, bytes], subscription: str) -> None:
+    def open(self, stub: grpc.StreamStreamMultiCallable[bytes, Delivery[Any]], subscription: str) -> None:
         """Starts the call."""
         self._keepalive.opened(self._clock())
         call = stub(self._requests(), metadata=(("x-goog-request-params", f"subscription={subscription}"),))
         self._responses, self._cancel = iter(call), call.cancel
 
-    def read(self) -> bytes | None:
+    def read(self) -> Delivery[Any] | None:
         """The next response, None at the stream's normal end.
 
         Raises:
@@ -300,7 +294,7 @@ class _Stream:
         response = next(self._responses, None)
         if response is not None:
             with self._lock:
-                self._keepalive.heard(empty=is_empty(response))
+                self._keepalive.heard(empty=not response.ack_ids)
         return response
 
     def reading(self, reading: bool) -> None:

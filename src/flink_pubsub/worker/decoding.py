@@ -37,7 +37,7 @@ class Decoding(Protocol):
         """Whether decoding is so cheap that a run need not be divided to look at the size and the time in between."""
 
     def take(self, response: bytes) -> Delivery[Payload]:
-        """The messages of a response, ready to be kept. The threads of connections, several at once."""
+        """The messages of a response, ready to be kept. Threads of gRPC, several at once."""
 
     def decode(self, ordinal: int, subscription: SubscriptionDestination, run: Run[Payload], room: int) -> Block:
         """The records of messages, from the first up to the one that makes them `room` bytes or more, or that is to go back to

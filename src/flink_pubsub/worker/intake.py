@@ -22,7 +22,6 @@ from typing import Protocol
 
 from flink_pubsub.core.chunks import Delivery, Receipt
 from flink_pubsub.rpc.status import Status
-from flink_pubsub.rpc.streaming_pull import is_empty
 from flink_pubsub.worker.decoding import Decoding, Payload
 from flink_pubsub.worker.holding import Shared, SplitState
 from flink_pubsub.worker.keeper import Keeper
@@ -138,22 +137,26 @@ class Intake:
         """See `Receiver`."""
         return self._split.holding.deadlines.seconds
 
-    def received(self, response: bytes, deadline: int, waited: float) -> bool:
+    def parse(self, response: bytes) -> Delivery[Payload]:
         """See `Receiver`."""
-        if is_empty(response):
+        return self._decoding.take(response)
+
+    def received(self, delivery: Delivery[Payload], deadline: int, waited: float) -> bool:
+        """See `Receiver`."""
+        if not delivery.ack_ids:
             return True
-        delivery: Delivery[Payload] | None = self._decoding.take(response)
         began = now = self._clock()
         too_large = starved = overfull = False
-        while delivery is not None:
+        rest: Delivery[Payload] | None = delivery
+        while rest is not None:
             with self._shared.lock:
-                part, delivery = self._fitting(delivery)
+                part, rest = self._fitting(rest)
                 receipt = self._take(part, deadline, waited + now - began, now)
-                if delivery is not None and not receipt.chunk:
-                    too_large = delivery.sizes[0] > self._shared.budget.limit.size
+                if rest is not None and not receipt.chunk:
+                    too_large = rest.sizes[0] > self._shared.budget.limit.size
                     if self._ending or too_large or now - began >= deadline / 2:
                         starved = self._starved
-                        self._left, delivery = delivery, None
+                        self._left, rest = rest, None
                     else:
                         self._shared.room.wait(min(_LONGEST_WAIT, deadline / 2))
                 overfull = self._split.overfull
@@ -200,13 +203,12 @@ class Intake:
         self._keeper.acknowledge_again(self._split.holding, receipt.acknowledge)
         self._keeper.give_back(self._split.holding, receipt.give_back)
 
-    def refused(self, responses: Sequence[bytes]) -> None:
+    def refused(self, deliveries: Sequence[Delivery[Payload]]) -> None:
         """See `Receiver`."""
-        deliveries = [] if self._left is None else [self._left]
-        deliveries += [self._decoding.take(response) for response in responses if not is_empty(response)]
+        left = () if self._left is None else (self._left,)
         self._left = None
         now, leases = self._clock(), self._split.holding.leases
-        for delivery in deliveries:
+        for delivery in (*left, *deliveries):
             with self._shared.lock:
                 receipt = self._split.tracker.refuse(delivery, now)
                 if receipt.redelivered is not None:
