@@ -24,7 +24,8 @@ class KnownMessages(Generic[P]):
         self._holders: list[Callable[[], Iterable[Chunk[P]]]] = []
         self._places: dict[str, Chunk[P]] | None = None
         """Where each message is that is held. Only from when a known one came, until as many others have come as it names."""
-        self._unused = 0
+        self._worth = 0
+        """How many more messages may come before it is dropped."""
 
     def __contains__(self, message_id: str) -> bool:
         return message_id in self._ids
@@ -47,8 +48,8 @@ class KnownMessages(Generic[P]):
             known.difference_update(ids)
             return False
         if self._places is not None:
-            self._unused += len(ids)
-            if self._unused > len(self._places):
+            self._worth -= len(ids)
+            if self._worth < 0:
                 self._places = None
             else:
                 self._places.update(dict.fromkeys(ids, chunk))
@@ -56,7 +57,6 @@ class KnownMessages(Generic[P]):
 
     def place(self, message_id: str) -> Chunk[P] | None:
         """What a known message is held in, or was until its acknowledgement; None when nobody holds it."""
-        self._unused = 0
         if self._places is None:
             self._places = {
                 chunk.message_ids[i]: chunk
@@ -65,6 +65,7 @@ class KnownMessages(Generic[P]):
                 for i in range(chunk.start, len(chunk.message_ids))
                 if chunk.ack_ids[i] is not None
             }
+        self._worth = len(self._places)
         return self._places.get(message_id)
 
     def remember(self, message_id: str) -> None:
