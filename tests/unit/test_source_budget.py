@@ -16,6 +16,7 @@ from flink_pubsub.emulator import Emulator, ManualClock
 from flink_pubsub.emulator.messages import ack_id
 from flink_pubsub.errors import SubscriberBufferError
 from flink_pubsub.wire import pubsub_pb2 as wire
+from flink_pubsub.worker import intake
 from tests.unit.source_reading import ORDERS, RETURNS, TOPIC, Reading, publish
 from tests.unit.source_support import ScriptedServer, ServerStream, accept, eventually, nacked, received_message
 
@@ -136,6 +137,19 @@ def test_the_bytes_of_the_budget_count_like_its_messages(server: ScriptedServer)
     server.stream().send(response(1000, 25, 1000))
     eventually(lambda: reading.gauge("bufferedBytes") == 10 * one)
     assert len(reading.take(25)) == 25
+    reading.reader.close(5)
+
+
+@pytest.mark.feature("SRC-10")
+def test_where_a_job_goes_on_a_response_waits_for_room_for_all_of_it(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "_WHOLE_SECONDS", 10)
+    reading = Reading(server.endpoint, subscriber_buffer_max_messages=30)
+    reading.assign(ORDERS)
+    server.stream().send(response(1000, 20), response(1020, 20))
+    eventually(lambda: reading.gauge("bufferedMessages") == 20)
+    assert [block.messages for _ in range(2) for block in reading.reader.poll(10)] == [20, 20]
     reading.reader.close(5)
 
 

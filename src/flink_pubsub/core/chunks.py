@@ -52,6 +52,11 @@ class Delivery(Generic[P]):
     """Ordering keys, empty for none; None where order is not kept."""
 
     @property
+    def whole(self) -> bool:
+        """Whether the payloads are in one piece."""
+        return isinstance(self.payloads, Bundle)
+
+    @property
     def size(self) -> int:
         """Bytes of all payloads."""
         payloads = self.payloads

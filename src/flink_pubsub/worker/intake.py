@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Protocol
 
+from flink_pubsub.core.budget import Tally
 from flink_pubsub.core.chunks import Delivery, Receipt
 from flink_pubsub.rpc.status import Status
 from flink_pubsub.worker.decoding import Decoding, Payload
@@ -27,6 +28,9 @@ from flink_pubsub.worker.holding import Shared, SplitState
 from flink_pubsub.worker.keeper import Keeper
 
 _LONGEST_WAIT = 0.5
+
+_WHOLE_SECONDS = 0.1
+"""How long a response waits for room for all of it before it is divided."""
 
 
 class Events(Protocol):
@@ -170,14 +174,29 @@ class Intake:
             self._events.starved()
         return self._left is None
 
+    @property
+    def _room(self) -> Tally:
+        return self._shared.budget.room(self._split.tracker, [split.tracker for split in self._shared.splits])
+
+    def _fits(self, delivery: Delivery[Payload]) -> bool:
+        """Whether all of it may be taken in now, or is to be refused."""
+        count, size = len(delivery.ack_ids), delivery.size
+        if self.shut or self._shared.budget.holds(count, size):
+            return True
+        room = self._room
+        return count <= room.messages and size <= room.size
+
     def _fitting(self, delivery: Delivery[Payload]) -> tuple[Delivery[Payload], Delivery[Payload] | None]:
         """Divides a delivery into what fits the budget now and the rest. What is held already needs no room."""
-        budget, count = self._shared.budget, len(delivery.ack_ids)
-        if self.shut:
+        limit, count = self._shared.budget.limit, len(delivery.ack_ids)
+        if self._fits(delivery):
             return delivery, None
-        if budget.holds(count, delivery.size):
-            return delivery, None
-        room = budget.room(self._split.tracker, [split.tracker for split in self._shared.splits])
+        if delivery.whole and count <= limit.messages and delivery.size <= limit.size:
+            # To divide it costs more than all else that is done with it, and where the job goes on there is room soon.
+            self._shared.room.wait_for(lambda: self._ending or self._fits(delivery), _WHOLE_SECONDS)
+            if self._fits(delivery):
+                return delivery, None
+        room = self._room
         delivery.divided()
         new = [message_id not in self._split.holding.known for message_id in delivery.message_ids]
         sizes = [size if wanted else 0 for size, wanted in zip(delivery.sizes, new, strict=True)]
