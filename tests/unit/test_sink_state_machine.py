@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from itertools import accumulate
 from typing import Any
@@ -55,6 +56,8 @@ class Writer(RuleBasedStateMachine):
         self.existing = set(existing)
         self.out: list[Batch] = []
         self.creating: list[str] = []
+        self.missing: set[str] = set()
+        """Of these, the topics of which no request has succeeded since."""
         self.rejected: list[Rejection] = []
         self.written: dict[Lane, list[str]] = defaultdict(list)
         self.settled: dict[Lane, list[str]] = defaultdict(list)
@@ -126,6 +129,7 @@ class Writer(RuleBasedStateMachine):
         else:
             self.published.update(made)
             self.settled[batch.lane] += made
+            self.missing.discard(topic)
             self.outbox.succeeded(batch, self.now)
         if not overtaken:  # by a write, before what this answer makes possible has been taken
             self.proceed()
@@ -140,6 +144,7 @@ class Writer(RuleBasedStateMachine):
     @rule(choice=st.integers(0, 100), fails=st.booleans())
     def creation(self, choice: int, fails: bool) -> None:
         topic = self.creating.pop(choice % len(self.creating))
+        self.missing.discard(topic)
         if fails:
             assert self.outbox.not_created(topic, PASSING, self.now) is None
         else:
@@ -166,10 +171,12 @@ class Writer(RuleBasedStateMachine):
     def proceed(self) -> None:
         for batch, _ in self.outbox.take(self.now, self.is_busy):
             assert not batch.lane[1] or all(other.lane != batch.lane for other in self.out), "two batches of a key are out"
-            assert batch.lane[0] not in self.creating, "sent to a topic that is known to be missing"
+            assert batch.lane[0] not in self.missing, "sent to a topic that is known to be missing"
             assert batch.messages <= self.limits.thresholds.messages
             self.out.append(batch)
-        self.creating += self.outbox.take_creations(self.now)
+        creations = self.outbox.take_creations(self.now)
+        self.creating += creations
+        self.missing.update(creations)
         assert len(set(self.creating)) == len(self.creating), "a topic is being created twice"
 
     @invariant()
@@ -234,7 +241,9 @@ class Writer(RuleBasedStateMachine):
 
     def everything_comes_to_its_end(self) -> None:
         self.every_record_is_settled_exactly_once_and_keys_in_their_order()
+        steps = itertools.count()
         while self.outbox.records:
+            assert next(steps) < 10_000, "it goes round in circles"
             if self.out:
                 self.answer(0, "honest", False)
             elif self.creating:
@@ -266,3 +275,14 @@ TestWriter = pytest.mark.feature("SNK-14")(
 TestWriter.settings = settings(
     max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+
+
+@pytest.mark.feature("SNK-11")
+def test_a_topic_is_created_once_though_a_request_that_succeeds_ends_its_repair_meanwhile() -> None:
+    topic, writer = TOPICS[0], Writer()
+    writer.start(messages=1, size=10_000_000, calls=4, most=1000, topics=3, existing={topic}, fails=False)
+    writer.write(topic, "", [False, False, False])
+    for how in ("unknown yet", "honest", "unknown yet"):
+        writer.answer(0, how, False)
+    assert writer.creating == [topic]
+    writer.everything_comes_to_its_end()

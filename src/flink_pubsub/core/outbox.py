@@ -154,7 +154,8 @@ class Outbox:
         """The topics to create now; `created` or `not_created` follows for each."""
         if self._abandoned or not self.repairs:
             return []
-        creations = [path for path, repair in self.repairs.items() if repair.create(now)]
+        # One may be under way from an earlier repair, which a request that succeeded has ended: its answer serves this one too.
+        creations = [path for path, repair in self.repairs.items() if path not in self._creating and repair.create(now)]
         self._creating.update(dict.fromkeys(creations))
         if creations and not self._watch.running:
             self._watch.progress(now)
@@ -168,8 +169,9 @@ class Outbox:
         wake_at = self._batcher.next_due(self._patience(busy)) if self._free_calls else None
         if self._retries and self._free_calls:
             wake_at = _earlier(wake_at, self._retries[0][0])
-        for repair in self.repairs.values():
-            wake_at = _earlier(wake_at, repair.wake_at())
+        for path, repair in self.repairs.items():
+            if path not in self._creating:
+                wake_at = _earlier(wake_at, repair.wake_at())
         return wake_at
 
     def succeeded(self, batch: Batch, now: float) -> None:
