@@ -107,6 +107,18 @@ def test_json_that_is_not_plain_utf_8_is_what_json_loads_makes_of_it(data: bytes
     assert made == [each for each in (outcome(json.loads, data), "[2]") if not each.startswith("UnicodeDecodeError")]
 
 
+def test_text_and_other_data_of_several_responses_are_decoded_together() -> None:
+    undecodable = Undecodable(DeserializationFailurePolicy.FAIL, lambda: 0.0)
+    decoding = python_decoding(PubSubDeserializationSchema.payload(json.loads), encoder(None), undecodable)
+    payloads = []
+    for data in (b"[1]", "[2]".encode("utf-16"), b"[3]"):
+        message = received_message("m", data)
+        payloads += decoding.take(response_of(message)).divided()
+    block = decoding.decode(0, ORDERS, Run(1, payloads), 10_000)
+    assert isinstance(block, RecordBlock)
+    assert [pickle.loads(record) for record in block.records] == [[1], [2], [3]]
+
+
 def test_json_loads_may_be_the_function_itself() -> None:
     undecodable = Undecodable(DeserializationFailurePolicy.FAIL, lambda: 0.0)
     decoding = python_decoding(PubSubDeserializationSchema.payload(json.loads), encoder(None), undecodable)

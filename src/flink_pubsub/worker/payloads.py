@@ -121,6 +121,8 @@ class _Parts(Bundle[Payload]):
             return payloads
         made: list[Any] = payloads  # type: ignore[assignment]  # `divided` made tuples
         data, times, ids = ([*column] for column in zip(*made, strict=True))
+        if len(set(map(type, data))) > 1:  # of several responses, not all of which were text
+            data = [each.encode() if isinstance(each, str) else each for each in data]
         return cls(data, times, ids)
 
     @property
