@@ -112,12 +112,12 @@ def worker_limits(bench: Bench, rounds: int) -> list[Limit]:
     memory = Limit("worker memory", "resident, with an opened reader", "MB", 80)
     acks = Limit("checkpoint acks", "100,000 acks of one checkpoint, beyond the server's own time", "s", 0.5)
     for _ in range(rounds):
-        with Reader(bench.port, bench.resource("acked"), bench.log("worker")) as reader:
+        with Reader(bench.port, bench.resource("acked")) as reader:
             first.values.append(reader.start.first_frame)
             ready.values.append(reader.start.ready)
             memory.values.append(reader.start.resident / 1e6)
         own = bare_acks(bench.port, bench.resource("acked"))
-        acks.values.append(checkpoint_acks(bench.port, bench.resource("acked"), bench.log("acks")) - own)
+        acks.values.append(checkpoint_acks(bench.port, bench.resource("acked")) - own)
     limits = [first, ready, memory, acks]
     for limit in limits:
         say(f"  {limit.lines()[0]}")
@@ -132,7 +132,7 @@ def memory_limits(bench: Bench, rounds: int) -> list[Limit]:
         peak = Limit(f"memory {kind}", "beyond an idle reader's, with a budget of 64 MiB", "MB", 2 * BUFFER_BYTES / 1e6)
         growth = Limit(f"memory {kind} later", f"growth in {bench.seconds:g} s at that", "MB", _GROWTH)
         for _ in range(rounds):
-            beyond, grown = waiting_memory(bench.port, bench.resource("acked"), bench.log(kind), paused, bench.seconds)
+            beyond, grown = waiting_memory(bench.port, bench.resource("acked"), paused, bench.seconds)
             peak.values.append(beyond / 1e6)
             growth.values.append(grown / 1e6)
         found += [peak, growth]
@@ -148,16 +148,16 @@ def run(options: argparse.Namespace, folder: Path) -> int:
     with Process("benchmarks.server", ["--messages-per-response", str(options.per_response)], folder / "server.log") as server:
         bench = Bench(int(server.line(20)), options.seconds, options.warm_up, folder, count())
         limits = ceilings(bench) if selected("server", options.only) else []
+        if selected("worker", options.only):
+            limits += worker_limits(bench, options.rounds)
+        if selected("memory", options.only):
+            limits += memory_limits(bench, options.rounds)
         for number in range(options.rounds if results or pairs else 0):
             say(f"round {number + 1} of {options.rounds}")
             for result in results:
                 compare(bench, result.row, result)
             for other in pairs:
                 pair(bench, other)
-        if selected("worker", options.only):
-            limits += worker_limits(bench, options.rounds)
-        if selected("memory", options.only):
-            limits += memory_limits(bench, options.rounds)
     say("")
     entries: list[Result | Pair | Limit] = [*results, *pairs, *limits]
     for entry in entries:

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import struct
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-import cloudpickle
 import grpc
 
 from benchmarks.bare import Calls
 from benchmarks.measure import Counters
 from benchmarks.server import OPTIONS, SUBSCRIBER
 from flink_pubsub import PubSubSubscriberOptions, SubscriptionDestination
-from flink_pubsub._jarfile import build_info
-from flink_pubsub.bridge.frames import FrameReader, Kind, decode_json, encode, encode_json
+from flink_pubsub.bridge.frames import Kind
 from flink_pubsub.options import Connection
 from flink_pubsub.source import SourceSpec
 from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.source import PubSubSourceConnector
+from tests.bridge_driver import WorkerDriver, record_blocks
 
 CHECKPOINT_MESSAGES = 100_000
 BUFFER_BYTES = 64 * 1024 * 1024
 _REST = 15.0
 """Seconds after which a reader without room has ended its stream, given back what was on it, and extended its leases twice."""
 _WAIT = 30.0
-_BLOCK = struct.Struct(">HBqII")
 
 
 @dataclass(frozen=True)
@@ -45,106 +39,70 @@ class Start:
 class Reader:
     """A reader's worker, driven by frames."""
 
-    def __init__(self, port: int, subscription: str, log: Path) -> None:
-        self._spec = _spec(port, subscription)
+    def __init__(self, port: int, subscription: str) -> None:
         self._subscription = subscription
-        with log.open("wb") as stderr:
-            started = time.monotonic()
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "flink_pubsub.bridge"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
-            )
-        assert self._process.stdout is not None
-        self._frames = FrameReader(self._process.stdout.read)
-        self._expect(Kind.HELLO)
-        first_frame = time.monotonic() - started
-        build = build_info()
-        init = {
-            "protocol": build.protocol,
-            "version": build.version,
-            "digest": build.digest,
-            "client_python": "{}.{}".format(*sys.version_info[:2]),
-            "role": "reader",
-            "subtask": 0,
-            "parallelism": 1,
-            "search_path": sys.path,
-            "log_level": "INFO",
-        }
-        self._send(encode_json(Kind.INIT, init))
-        self._send(encode(Kind.CONNECTOR, cloudpickle.dumps(PubSubSourceConnector(self._spec))))
-        self._expect(Kind.READY)
-        self.start = Start(first_frame, time.monotonic() - started, _resident(self._process.pid))
+        started = time.monotonic()
+        self._worker = WorkerDriver()
+        try:
+            self._worker.expect(Kind.HELLO)
+            first_frame = time.monotonic() - started
+            self._worker.init(PubSubSourceConnector(_spec(port, subscription)), "reader")
+            self._worker.expect(Kind.READY)
+            self.start = Start(first_frame, time.monotonic() - started, self.resident)
+        except BaseException:
+            self._worker.close()
+            raise
 
     def __enter__(self) -> Reader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._worker.close()
 
     @property
     def resident(self) -> int:
         """Memory in use, in bytes."""
-        return _resident(self._process.pid)
+        return _resident(self._worker.process.pid)
 
     def pause(self) -> None:
         """Pauses the split, as watermark alignment does."""
-        self._send(encode_json(Kind.PAUSE_RESUME, {"pause": ["0"], "resume": []}))
+        self._worker.send_json(Kind.PAUSE_RESUME, pause=["0"], resume=[])
 
     def assign(self) -> None:
         """Gives the reader its only split."""
         split = {"id": "0", "data": f'{{"subscription":"{self._subscription}"}}'}
-        self._send(encode_json(Kind.ASSIGN, {"splits": [split]}))
+        self._worker.send_json(Kind.ASSIGN, splits=[split])
 
     def fetch(self, messages: int) -> int:
         """Takes at least so many messages and returns the last one's sequence number."""
         taken, last = 0, -1
         while taken < messages:
-            self._send(encode(Kind.FETCH))
-            for first, count in _blocks(self._expect(Kind.RECORDS)):
+            self._worker.send(Kind.FETCH)
+            for _, first, count in record_blocks(self._worker.expect(Kind.RECORDS)):
                 taken += count
                 last = first + count - 1
         return last
 
     def complete(self, checkpoint: int, position: int) -> None:
         """Tells the reader of a checkpoint that covers everything up to the position, and of its completion."""
-        self._send(encode_json(Kind.SNAPSHOT, {"checkpoint": checkpoint, "positions": {"0": position}}))
-        self._send(encode_json(Kind.CHECKPOINT_COMPLETE, {"checkpoint": checkpoint}))
-
-    def _send(self, frame: bytes) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(frame)
-        self._process.stdin.flush()
-
-    def _expect(self, kind: Kind) -> bytes:
-        while (frame := self._frames.next()) is not None:
-            if frame[0] is kind:
-                return frame[1]
-            if frame[0] is Kind.FAILED:
-                raise RuntimeError(f"the worker failed: {decode_json(*frame)}")
-        raise RuntimeError(f"the worker ended before it sent {kind.name}")
+        self._worker.send_json(Kind.SNAPSHOT, checkpoint=checkpoint, positions={"0": position})
+        self._worker.send_json(Kind.CHECKPOINT_COMPLETE, checkpoint=checkpoint)
 
 
-def checkpoint_acks(port: int, subscription: str, log: Path) -> float:
-    """Seconds from a completed checkpoint to the server's count of its 100,000 acks."""
-    with Reader(port, subscription, log) as reader, Counters(port, subscription) as counters:
+def checkpoint_acks(port: int, subscription: str, messages: int = CHECKPOINT_MESSAGES) -> float:
+    """Seconds from a completed checkpoint to the server's count of its acks."""
+    with Reader(port, subscription) as reader, Counters(port, subscription) as counters:
         reader.assign()
-        position = reader.fetch(CHECKPOINT_MESSAGES)
+        position = reader.fetch(messages)
         before = counters.read().time
         reader.complete(1, position)
-        return counters.wait("acked", CHECKPOINT_MESSAGES, _WAIT, lambda: None, interval=0.002).time - before
+        return counters.wait("acked", messages, _WAIT, lambda: None, interval=0.002).time - before
 
 
-def waiting_memory(port: int, subscription: str, log: Path, paused: bool, seconds: float) -> tuple[float, float]:
+def waiting_memory(port: int, subscription: str, paused: bool, seconds: float) -> tuple[float, float]:
     """A reader that hands nothing on while the server has more, paused or never asked: its memory beyond that of an idle one
     at the most, and how much it grew in so many seconds after it had filled up. In bytes."""
-    with Reader(port, subscription, log) as reader:
+    with Reader(port, subscription) as reader:
         idle = reader.start.resident
         reader.assign()
         if paused:
@@ -187,17 +145,6 @@ def _spec(port: int, subscription: str) -> SourceSpec:
         options=options,
         connection=Connection(emulator_endpoint=f"127.0.0.1:{port}"),
     )
-
-
-def _blocks(body: bytes) -> Iterator[tuple[int, int]]:
-    """First sequence number and message count of each block of a RECORDS frame."""
-    position = 0
-    while position < len(body):
-        _, flags, first, messages, records = _BLOCK.unpack_from(body, position)
-        position += _BLOCK.size + 4 * messages * bool(flags & 1) + 8 * records * bool(flags & 2)
-        lengths = struct.unpack_from(f">{records}I", body, position)
-        position += 4 * records + sum(lengths)
-        yield first, messages
 
 
 def _resident(pid: int) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import queue
+import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +27,8 @@ from flink_pubsub.bridge.session import build_info
 
 PATIENCE = 20.0
 """Bound of every wait for the worker; only a broken worker reaches it."""
+
+_BLOCK = struct.Struct(">HBqII")
 
 
 class WorkerDriver:
@@ -74,6 +78,10 @@ class WorkerDriver:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the worker, if it has not ended by itself."""
         self.process.kill()
         self.process.wait(PATIENCE)
         for thread in self._threads:
@@ -95,6 +103,11 @@ class WorkerDriver:
     def open(self, connector: object, role: str, **changes: Any) -> dict[str, Any]:
         """HELLO, INIT, CONNECTOR; returns HELLO's body."""
         hello = self.expect_json(Kind.HELLO)
+        self.init(connector, role, **changes)
+        return hello
+
+    def init(self, connector: object, role: str, **changes: Any) -> None:
+        """INIT, CONNECTOR."""
         settings = {
             "protocol": PROTOCOL_VERSION,
             **build_info(),
@@ -107,12 +120,12 @@ class WorkerDriver:
         }
         self.send_json(Kind.INIT, **{**settings, **changes})
         self.send(Kind.CONNECTOR, cloudpickle.dumps(connector))
-        return hello
 
     def expect(self, *wanted: Kind) -> bytes:
         """The body of the next frame of these kinds; others are kept in `skipped`."""
+        deadline = time.monotonic() + PATIENCE
         while True:
-            frame = self.frames.get(timeout=PATIENCE)
+            frame = self.frames.get(timeout=max(0.0, deadline - time.monotonic()))
             assert frame is not None, f"the worker ended: {self.errors.decode()}"
             kind, body = frame
             if kind in wanted:
@@ -126,3 +139,17 @@ class WorkerDriver:
     def ended(self) -> int:
         """Waits for the process to end by itself."""
         return self.process.wait(PATIENCE)
+
+
+def record_blocks(body: bytes) -> Iterator[tuple[int, int, int]]:
+    """Flags, first sequence number and number of messages of each block of a RECORDS frame."""
+    position = 0
+    while position < len(body):
+        _, flags, first, messages, records = _BLOCK.unpack_from(body, position)
+        position += _BLOCK.size
+        columns = 1 if flags & 8 else records
+        if not flags & 8:
+            position += 4 * messages * bool(flags & 1) + 8 * records * bool(flags & 2)
+        position += 4 * columns + sum(struct.unpack_from(f">{columns}I", body, position))
+        yield flags, first, messages
+    assert position == len(body), f"blocks of {position} bytes in a frame of {len(body)}"
