@@ -128,6 +128,13 @@ def test_a_message_given_back_splits_what_is_drained_and_frees_its_permit() -> N
     assert (one.held_messages, one.held_bytes) == (0, 0)
 
 
+def test_messages_given_back_do_not_count_when_draining() -> None:
+    one = tracker()
+    one.receive(delivery("a", "b", "c"), 0)
+    one.nack(1, 1)
+    assert drained(one, 1, 10) == [(2, ["payload-b"])]
+
+
 @pytest.mark.feature("SRC-11")
 def test_draining_is_bounded_by_count_and_bytes_but_takes_one_message_at_least() -> None:
     one = tracker()

@@ -10,13 +10,13 @@ Plain data, no threads, no clock: whoever uses trackers serialises the calls to 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from flink_pubsub.core.budget import Tally
-from flink_pubsub.core.chunks import Acks, Chunk, Delivery, GivenBack, Receipt, Redelivered, Run, without_holes
+from flink_pubsub.core.buffer import Buffer
+from flink_pubsub.core.chunks import Acks, Chunk, Delivery, GivenBack, Receipt, Redelivered, Run
 from flink_pubsub.core.known import KnownMessages
 from flink_pubsub.core.late import LateAcks
 from flink_pubsub.core.positions import Positions, TrackerError
@@ -62,21 +62,27 @@ class AckTracker(Generic[P]):
             ordered: whether deliveries bring ordering keys, whose order is to be kept.
         """
         self._known = known
-        self._buffered = Tally() if buffered is None else buffered
+        self._buffer: Buffer[P] = Buffer(Tally() if buffered is None else buffered)
         self._returned = ReturnedKeys() if ordered else None
         self._held: deque[Chunk[P]] = deque()
-        self._buffer: deque[Chunk[P]] = deque()
         self._positions = Positions()
         self._next = 1
-        self._drained = self._parked = 0
+        self._parked = 0
         self._closed = False
         self._lapsed = Tally()
         self._late = LateAcks(known)
         known.join(lambda: self._held)
         self.held_messages = self.held_bytes = 0
-        self.buffered_messages = 0
+
+    @property
+    def buffered_messages(self) -> int:
         """Messages in state 1."""
-        self.buffered_bytes = 0
+        return self._buffer.held.messages
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Their bytes."""
+        return self._buffer.held.size
 
     @property
     def pending_checkpoints(self) -> int:
@@ -123,14 +129,10 @@ class AckTracker(Generic[P]):
         count = len(delivery.ack_ids)
         if count:
             self._held.append(chunk)
-            self._buffer.append(chunk)
+            self._buffer.add(chunk)
             self._next += count
-            size = chunk.ends[-1]
             self.held_messages += count
-            self.held_bytes += size
-            self.buffered_messages += count
-            self.buffered_bytes += size
-            self._buffered.add(count, size)
+            self.held_bytes += chunk.ends[-1]
             receipt.chunk = chunk
         return receipt
 
@@ -159,52 +161,8 @@ class AckTracker(Generic[P]):
         return delivery.picked(list(new.values()))
 
     def drain(self, max_messages: int, max_bytes: int, *, at_least_one: bool = True) -> list[Run[P]]:
-        """Takes messages from 1 to 2, in order: up to so many and so large.
-
-        With `at_least_one` it takes the first even if that is larger. A bundle that does not fit whole is divided only if
-        nothing would be taken otherwise.
-        """
-        runs: list[Run[P]] = []
-        while self._buffer and max_messages > 0:
-            chunk = self._buffer[0]
-            low, high = chunk.drained, min(len(chunk.message_ids), chunk.drained + max_messages)
-            size = chunk.bytes_between(low, high)
-            if size > max_bytes or high < len(chunk.message_ids):
-                if chunk.bundle is not None and (runs or (size > max_bytes and not at_least_one)):
-                    break
-                chunk.divide()
-                high = bisect_right(chunk.ends, max_bytes + chunk.bytes_between(0, low), low, high)
-                if high == low:
-                    if runs or not at_least_one:
-                        break
-                    high = low + 1
-                size = chunk.bytes_between(low, high)
-            max_messages -= high - low
-            max_bytes -= size
-            self._hand_out(chunk, high, runs)
-            if high == len(chunk.message_ids):
-                self._buffer.popleft()
-            self._drained = chunk.first + high - 1
-        return runs
-
-    def _hand_out(self, chunk: Chunk[P], high: int, runs: list[Run[P]]) -> None:
-        low, count = chunk.drained, high - chunk.drained
-        chunk.drained = high
-        self.buffered_bytes -= chunk.held_bytes_between(low, high)
-        if chunk.bundle is not None:
-            runs.append(Run(chunk.first, chunk.bundle))
-            self.buffered_messages -= count
-            chunk.bundle = None
-            return
-        taken, chunk.payloads[:count] = chunk.payloads[:count], []
-        position = chunk.first + low
-        for first, payloads in without_holes(chunk.ack_ids, low, taken) if chunk.holes else ((0, taken),):
-            self.buffered_messages -= len(payloads)
-            last = runs[-1] if runs else None
-            if last is not None and isinstance(last.payloads, list) and last.first + len(last.payloads) == position + first:
-                last.payloads.extend(payloads)  # type: ignore[arg-type]  # what is not a hole has its payload
-            else:
-                runs.append(Run(position + first, payloads))  # type: ignore[arg-type]
+        """Takes messages from 1 to 2, in order: up to so many and so large, or, if `at_least_one`, the first of any size."""
+        return self._buffer.drain(max_messages, max_bytes, at_least_one)
 
     def snapshot(self, checkpoint: int, position: int) -> None:
         """Takes everything up to this sequence number from 2 to 3.
@@ -212,7 +170,7 @@ class AckTracker(Generic[P]):
         Raises:
             TrackerError: the checkpoint is not newer than the last, or the position goes back or beyond what was drained.
         """
-        self._positions.take(checkpoint, position, self._drained)
+        self._positions.take(checkpoint, position, self._buffer.drained)
 
     def complete(self, checkpoint: int, now: float) -> Acks:
         """Takes what this checkpoint and all earlier ones cover from 3 to 4."""
@@ -313,14 +271,10 @@ class AckTracker(Generic[P]):
         given_back = Acks()
         for chunk in self._held:
             self._release(chunk, len(chunk.message_ids), given_back)
-            chunk.payloads.clear()
-            chunk.bundle = None
         self.forget(given_back.message_ids)
-        self._parked = self._drained
+        self._parked = self._buffer.drained
         self._held.clear()
         self._buffer.clear()
-        self._buffered.add(-self.buffered_messages, -self.buffered_bytes)
-        self.buffered_messages = self.buffered_bytes = 0
         return given_back.ack_ids
 
     def refuse(self, delivery: Delivery[P], now: float) -> Receipt[P]:
@@ -393,10 +347,7 @@ class AckTracker(Generic[P]):
         self.held_messages -= 1
         self.held_bytes -= size
         if position >= chunk.drained:
-            self.buffered_messages -= 1
-            self.buffered_bytes -= size
-            self._buffered.add(-1, -size)
-            chunk.payloads[position - chunk.drained] = None
+            self._buffer.drop(chunk, position, size)
         else:
             given_back.sequences.append(chunk.first + position)
         chunk.ack_ids[position] = None
@@ -408,4 +359,4 @@ class AckTracker(Generic[P]):
     def _sweep(self) -> None:
         """Forgets chunks of which everything was given back, so that they do not add up while nothing is acknowledged."""
         self._held = deque(chunk for chunk in self._held if chunk.held)
-        self._buffer = deque(chunk for chunk in self._buffer if chunk.held)
+        self._buffer.sweep()

@@ -165,14 +165,12 @@ class Outbox:
         """When `take` and `take_creations` have to be called although nothing else happens."""
         if self._abandoned:
             return None
-        # Without a free call whatever is to go waits for an answer, not for a time.
-        wake_at = self._batcher.next_due(self._patience(busy)) if self._free_calls else None
-        if self._retries and self._free_calls:
-            wake_at = _earlier(wake_at, self._retries[0][0])
-        for path, repair in self.repairs.items():
-            if path not in self._creating:
-                wake_at = _earlier(wake_at, repair.wake_at())
-        return wake_at
+        times = [repair.wake_at() for path, repair in self.repairs.items() if path not in self._creating]
+        if self._free_calls:  # without one, whatever is to go waits for an answer and not for a time
+            times.append(self._batcher.next_due(self._patience(busy)))
+            if self._retries:
+                times.append(self._retries[0][0])
+        return min((time for time in times if time is not None), default=None)
 
     def succeeded(self, batch: Batch, now: float) -> None:
         """The service has stored the batch."""
@@ -396,7 +394,3 @@ class Outbox:
         self._settled_size += batch.size
         self.records -= batch.messages
         self.size -= batch.size
-
-
-def _earlier(one: float | None, other: float | None) -> float | None:
-    return one if other is None else other if one is None else min(one, other)
