@@ -1,4 +1,4 @@
-"""What holds for every test: well-formed feature ids, one hypothesis profile, one environment, a JVM that is not forgotten."""
+"""What holds for every test: well-formed feature ids, two hypothesis profiles, one environment, a JVM that is not forgotten."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from hypothesis import settings
 
 # Examples share two cores with a JVM: a slow one says nothing about the code.
-settings.register_profile("project", deadline=None, print_blob=True)
+settings.register_profile("project", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("project")
 
 _FEATURE = re.compile(r"[A-Z]{3}-\d{2}")
