@@ -82,6 +82,7 @@ class Ordered(RuleBasedStateMachine):
         self.tracker: AckTracker[tuple[str, int]] = AckTracker(KnownMessages(), ordered=True)
         self.leases: list[Leased] = []
         self.to_service: list[tuple[str, str]] = []
+        self.answers: list[str] = []
         self.jvm: list[tuple[int, str, int]] = []
         self.withdrawn: set[int] = set()
         self.position = self.checkpoint = self.completed = self.published = 0
@@ -128,6 +129,13 @@ class Ordered(RuleBasedStateMachine):
         heard, self.to_service = self.to_service[:count], self.to_service[count:]
         for what, ack_id in heard:
             (self.service.acknowledge if what == "ack" else self.service.take_back)(ack_id)
+        self.answers += [ack_id for what, ack_id in heard if what == "nack"]
+
+    @rule(count=st.integers(1, 5))
+    def answer(self, count: int) -> None:
+        """The service's answers to nacks arrive."""
+        answers, self.answers = self.answers[:count], self.answers[count:]
+        self.tracker.heard(answers)
 
     @rule(count=st.integers(1, 5))
     def drain(self, count: int) -> None:
@@ -203,6 +211,7 @@ class Ordered(RuleBasedStateMachine):
             return
         for _ in range(4 * self.published + 4):
             self.hear(1000)
+            self.answer(1000)
             self.expire()
             for key in ("a", "b"):
                 self.send(key, 1000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -14,6 +14,7 @@ from flink_pubsub.emulator import Emulator, ManualClock
 from flink_pubsub.options import OrderingMode
 from flink_pubsub.wire import pubsub_pb2 as wire
 from flink_pubsub.worker.decoding import Payload
+from flink_pubsub.worker.intake import Intake
 from tests.unit.source_reading import ORDERS, TOPIC, Reading
 from tests.unit.source_support import WAIT, eventually
 
@@ -48,15 +49,24 @@ class Hours:
 
         self.reading.reader._keeper._tick = counted
         self.read = 0
-        take = self.reading.reader._decoding.take
-
-        def read(response: bytes) -> Delivery[Payload]:
-            delivery = take(response)
-            self.read += len(delivery.ack_ids)
-            return delivery
-
-        self.reading.reader._decoding.take = read  # type: ignore[method-assign]
+        """Deliveries that were taken in, or refused."""
         self.most_buffered = self.most_held = 0
+
+    def watch(self, patch: pytest.MonkeyPatch) -> None:
+        """Counts what is read."""
+        receive, refuse = Intake.received, Intake.refused
+
+        def received(intake: Intake, delivery: Delivery[Payload], deadline: int, waited: float) -> bool:
+            taken = receive(intake, delivery, deadline, waited)
+            self.read += len(delivery.ack_ids)
+            return taken
+
+        def refused(intake: Intake, deliveries: Sequence[Delivery[Payload]]) -> None:
+            refuse(intake, deliveries)
+            self.read += sum(len(delivery.ack_ids) for delivery in deliveries)
+
+        patch.setattr(Intake, "received", received)
+        patch.setattr(Intake, "refused", refused)
 
     def step(self) -> None:
         """Lets a second pass, the keeper do what is due, and the service hear of it before its own time passes."""
@@ -95,13 +105,14 @@ class Hours:
 @contextmanager
 def hours(period: timedelta, *, ordered: bool = False) -> Iterator[Hours]:
     clock = ManualClock()
-    with Emulator(clock=clock) as emulator:
+    with Emulator(clock=clock) as emulator, pytest.MonkeyPatch.context() as patch:
         emulator.create_topic(TOPIC)
         emulator.create_subscription(PATH, TOPIC, ack_deadline_seconds=10, enable_message_ordering=ordered)
         for n in range(MESSAGES):
             key = f"k{n % 7}" if ordered else ""
             emulator.publish_all(TOPIC, [wire.PubsubMessage(data=str(n).encode(), ordering_key=key)])
         within = Hours(emulator, clock, period, OrderingMode.PER_KEY if ordered else OrderingMode.NONE)
+        within.watch(patch)
         within.reading.assign(ORDERS)
         for connection in within.reading.reader._subscribers[0]._connections:
             connection._keepalive._liveness = float("inf")  # pings are answered in real time, which passes more slowly

@@ -139,6 +139,8 @@ class AckTracker(Generic[P]):
     def _take_known(self, delivery: Delivery[P], receipt: Receipt[P], now: float) -> Delivery[P]:
         """Replaces the ack ids of messages already known, and returns the delivery without them and what must go back."""
         positions: dict[Chunk[P], dict[str, int]] = {}
+        nacked: set[str] = set()
+        """Ordering keys of which a message must go back; the service redelivers the later ones with the first."""
         new: dict[str, int] = {}
         """Where each message that is new stands in the delivery; it is kept under its last ack id."""
         for i, (ack_id, message_id) in enumerate(zip(delivery.ack_ids, delivery.message_ids, strict=True)):
@@ -155,7 +157,10 @@ class AckTracker(Generic[P]):
             elif message_id in new:
                 delivery.ack_ids[new[message_id]] = ack_id
             elif self._returned and delivery.keys and not self._returned.admits(delivery.keys[i], message_id, now):
-                receipt.give_back.append(ack_id)
+                if delivery.keys[i] not in nacked:
+                    nacked.add(delivery.keys[i])
+                    self._returned.nacked(delivery.keys[i], message_id)
+                    receipt.give_back.append(ack_id)
             else:
                 new[message_id] = i
         return delivery.picked(list(new.values()))
@@ -225,15 +230,15 @@ class AckTracker(Generic[P]):
 
     def lapse(self, chunk: Chunk[P], positions: Iterable[int], now: float) -> list[str]:
         """See `Owner`: messages in 1 are given back, those in 2 and 3 have lapsed."""
-        given_back, nacked = GivenBack(), set[str]()
+        given_back, nacked = GivenBack(), dict[str, str]()
         positions = [i for i in positions if i >= chunk.start and chunk.ack_ids[i] is not None]
         handed_out = [i for i in positions if i < chunk.drained]
         for position in handed_out:
             self._lapse(chunk, position)
             key = chunk.keys[position] if self._returned is not None and chunk.keys else ""
             if key and key not in nacked:
-                given_back.ack_ids.append(chunk.ack_ids[position] or "")
-                nacked.add(key)
+                nacked[key] = chunk.ack_ids[position] or ""
+                given_back.ack_ids.append(nacked[key])
         for each in self._from(chunk) if nacked else ():
             for i in range(each.start, each.drained):
                 if each.keys and each.keys[i] in nacked and each.ack_ids[i] is not None:
@@ -260,11 +265,11 @@ class AckTracker(Generic[P]):
         if returned is not None:
             returned.gave_back(
                 (
-                    (chunk.keys[i], chunk.message_ids[i])
+                    (chunk.keys[i], chunk.message_ids[i], ack_id)
                     for chunk in self._held
                     if chunk.keys
                     for i in range(chunk.start, len(chunk.ack_ids))
-                    if chunk.ack_ids[i] is not None
+                    if (ack_id := chunk.ack_ids[i]) is not None
                 ),
                 now,
             )
@@ -285,9 +290,14 @@ class AckTracker(Generic[P]):
             return receipt
         new = self._take_known(delivery, receipt, now)
         if self._returned is not None and new.keys:
-            self._returned.refused(zip(new.keys, new.message_ids, strict=True), now)
+            self._returned.refused(zip(new.keys, new.message_ids, new.ack_ids, strict=True), now)
         receipt.give_back += new.ack_ids
         return receipt
+
+    def heard(self, ack_ids: Sequence[str]) -> None:
+        """The service has answered these nacks, or they were given up after the end of their leases."""
+        if self._returned:
+            self._returned.heard(set(ack_ids))
 
     def close(self, now: float) -> list[str]:
         """Gives everything held back, and whatever arrives from now on; returns the ack ids to nack."""
@@ -304,16 +314,17 @@ class AckTracker(Generic[P]):
         return None
 
     def _give_back(
-        self, chunk: Chunk[P], positions: set[int], now: float, given_back: GivenBack, *, nacked: set[str] | None = None
+        self, chunk: Chunk[P], positions: set[int], now: float, given_back: GivenBack, *, nacked: dict[str, str] | None = None
     ) -> None:
         """Drops these messages, and where order is kept all later ones of their keys.
 
         Only the first one of a key is nacked: the service redelivers the later ones with it, and a nack would count as a failed
-        attempt of each. With `nacked`, keys of which an earlier message goes back already, nothing is dropped that was drained.
+        attempt of each. With `nacked`, keys of which an earlier one is nacked already (under this ack id), nothing is dropped
+        that was drained.
         """
         drained = nacked is None
-        nacked = set() if nacked is None else nacked
-        returned: list[tuple[str, str]] = []
+        nacked = {} if nacked is None else nacked
+        returned: list[tuple[str, str, str]] = []
         keys = set(nacked)
         if self._returned is not None and chunk.keys:
             keys |= {chunk.keys[i] for i in positions if chunk.keys[i]}
@@ -325,11 +336,10 @@ class AckTracker(Generic[P]):
                 if each.ack_ids[i] is not None and ((each is chunk and i in positions) or (names and names[i] in keys)):
                     ack_id = self._drop(each, i, given_back)
                     name = names[i] if names else ""
-                    returned.append((name, each.message_ids[i]))
                     if name not in nacked:
                         given_back.ack_ids.append(ack_id)
                     if name:
-                        nacked.add(name)
+                        returned.append((name, each.message_ids[i], nacked.setdefault(name, ack_id)))
         if self._returned is not None:
             self._returned.gave_back(returned, now)
 

@@ -1,22 +1,23 @@
 """Ordering keys of which messages were given back: what else of such a key must go back until they come again.
 
 The service redelivers a key from the first message it got back. What it had sent before it heard of that is still on its
-way: emitted, it would overtake. The life of a key:
+way, and until it hears of it the lease of a later message may end, which it then sends alone: emitted, that would overtake. The
+life of a key:
 
-1. *Returned*: messages of it were given back; their ids are known.
-2. Another message arrives: it was under way, so it goes back too and its id joins the others.
-3. One of the ids arrives: from here on the service delivers the key in order, and the key is forgotten.
+1. *Returned*: messages of it were given back, with a nack for the first one, which stands for all. Until the service has
+   answered it, only that first message is taken in; whatever else arrives goes back too.
+2. *Heard*: the service has answered. What arrives may have been sent before, so it goes back too, with a nack of its own.
+3. The first message arrives, or another one for the second time since 2: it was sent after 2, so from here on the service
+   delivers the key in order, and the key is forgotten.
 
-When held messages are given back in 1, the ids known before count for nothing any more: what they stand for may be under way
-once more already, behind the messages that go back now.
-
-Step 3 comes even when the messages given back never do, since the service dead-lettered or dropped them: what step 2 gave
-back then comes instead. A key that nothing ever arrives for again is forgotten when no delivery can be that late.
+The second way to 3 is for keys whose first message never comes again, since the service dead-lettered or dropped it. When held
+messages are given back in 1 or 2, it begins anew with them: what was known before may be under way once more already, behind
+the messages that go back now. A key that nothing ever arrives for again is forgotten when no delivery can be that late.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 FORGET_SECONDS = 1200.0
@@ -25,12 +26,18 @@ FORGET_SECONDS = 1200.0
 
 @dataclass(slots=True)
 class _Returned:
+    first: str
+    """Id of the message to come first."""
+    nack: str
+    """The ack id that was nacked for it."""
     since: float
-    ids: set[str] = field(default_factory=set)
+    heard: bool = False
+    again: set[str] = field(default_factory=set)
+    """Ids of what was nacked since."""
 
 
 class ReturnedKeys:
-    """The keys in 1. Empty almost always, which is what `__bool__` tells."""
+    """The keys in 1 and 2. Empty almost always, which is what `__bool__` tells."""
 
     def __init__(self) -> None:
         self._keys: dict[str, _Returned] = {}
@@ -39,31 +46,42 @@ class ReturnedKeys:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def gave_back(self, messages: Iterable[tuple[str, str]], now: float) -> None:
-        """Notes keys and ids of held messages that go back together. An empty key has no order."""
+    def gave_back(self, messages: Iterable[tuple[str, str, str]], now: float) -> None:
+        """Notes held messages that go back together: the key of each, its id, and the ack id nacked for it. An empty key has no
+        order."""
         messages = list(messages)
-        for key, _ in messages:
+        for key, _, _ in messages:
             self._keys.pop(key, None)
         self.refused(messages, now)
 
-    def refused(self, messages: Iterable[tuple[str, str]], now: float) -> None:
-        """Notes keys and ids of delivered messages that go back without having been held."""
+    def refused(self, messages: Iterable[tuple[str, str, str]], now: float) -> None:
+        """Notes delivered messages that go back without having been held."""
         while self._keys and now - next(iter(self._keys.values())).since > FORGET_SECONDS:
             del self._keys[next(iter(self._keys))]
-        for key, message_id in messages:
+        for key, message_id, ack_id in messages:
             if key:
-                returned = self._keys.pop(key, None) or _Returned(now)
+                returned = self._keys.pop(key, None) or _Returned(message_id, ack_id, now)
                 returned.since = now
-                returned.ids.add(message_id)
                 self._keys[key] = returned
+                self.nacked(key, message_id)
+
+    def nacked(self, key: str, message_id: str) -> None:
+        """Notes a message of a key in 1 or 2 that was not taken in."""
+        returned = self._keys[key]
+        if returned.heard:
+            returned.again.add(message_id)
+
+    def heard(self, ack_ids: Container[str]) -> None:
+        """Notes that the service has answered these nacks, or that they were given up, after the end of their leases."""
+        for returned in self._keys.values():
+            returned.heard = returned.heard or returned.nack in ack_ids
 
     def admits(self, key: str, message_id: str, now: float) -> bool:
         """Whether a delivered message that is not held may be taken in; if not, it is to be given back."""
         returned = self._keys.get(key)
         if returned is None:
             return True
-        if message_id in returned.ids or now - returned.since > FORGET_SECONDS:
+        if message_id == returned.first or message_id in returned.again or now - returned.since > FORGET_SECONDS:
             del self._keys[key]
             return True
-        returned.ids.add(message_id)
         return False

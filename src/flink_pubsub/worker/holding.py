@@ -52,6 +52,7 @@ class Holding:
     leases: LeaseBook
     deadlines: DeadlineEstimator
     known: KnownMessages[Payload] = field(default_factory=KnownMessages)
+    trackers: list[AckTracker[Payload]] = field(default_factory=list)
 
 
 class SplitState:
@@ -64,6 +65,7 @@ class SplitState:
         self.ordinal = ordinal
         self.holding = holding
         self.tracker: AckTracker[Payload] = AckTracker(holding.known, shared.budget.used, ordered=ordered)
+        holding.trackers.append(self.tracker)
         self.paused = False
         self.parking = False
         """Everything buffered is about to go back, so nothing is drained, paused or not."""

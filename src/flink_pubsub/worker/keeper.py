@@ -99,6 +99,9 @@ class Keeper:
         def answered(low: int, high: int, confirmed: bool) -> None:
             if confirmed:
                 self.nacked += high - low
+            with self._shared.lock:
+                for tracker in holding.trackers:
+                    tracker.heard(ack_ids[low:high])
 
         path, lease = holding.subscription.resource_path, holding.deadlines.seconds
         self._sender.modify(path, ack_ids, 0, lease, answered)
