@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyflink.table import StreamTableEnvironment
 from pyflink.util.exceptions import JavaException
 
-from flink_pubsub.emulator import Emulator
+from flink_pubsub.emulator import Emulator, ManualClock
 from flink_pubsub.emulator.clock import Clock
 from flink_pubsub.wire.pubsub_pb2 import PubsubMessage
 from tests.flink.jobs import environment, eventually, workers
@@ -40,6 +40,11 @@ def orders(*messages: PubsubMessage, ordered: bool = False, clock: Clock = time.
         for message in messages:
             emulator.publish_all(TOPIC, [message])
         yield emulator
+
+
+def to_the_middle_of_a_minute(clock: ManualClock) -> None:
+    """Moves the clock of a new emulator, so that the second of its start does not decide in which window a message falls."""
+    clock.advance((30 - time.time()) % 60)
 
 
 def formats_jar(folder: Path) -> str:

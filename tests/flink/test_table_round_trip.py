@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -11,7 +10,16 @@ import pytest
 
 from flink_pubsub.emulator import Emulator, ManualClock
 from tests.flink.inserts import run, written
-from tests.flink.tables import SUBSCRIPTION, TOPIC, orders, rows, table, table_environment, with_clause
+from tests.flink.tables import (
+    SUBSCRIPTION,
+    TOPIC,
+    orders,
+    rows,
+    table,
+    table_environment,
+    to_the_middle_of_a_minute,
+    with_clause,
+)
 
 WRITTEN = """
     order_id STRING,
@@ -100,7 +108,7 @@ def test_orders_are_counted_by_the_minute_of_their_publish_time(env: Any, column
         GROUP BY {columns}
     """
     with Emulator(clock=clock) as emulator:
-        clock.advance((MINUTE / 2 - time.time()) % MINUTE)  # from the middle of a minute on, the last one ends the second
+        to_the_middle_of_a_minute(clock)
         emulator.create_topic(TOPIC)
         emulator.create_subscription(SUBSCRIPTION, TOPIC, enable_message_ordering=True)
         for count in (3, 2, 1):

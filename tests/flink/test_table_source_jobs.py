@@ -22,6 +22,7 @@ from tests.flink.tables import (
     rows,
     table,
     table_environment,
+    to_the_middle_of_a_minute,
     with_clause,
 )
 
@@ -259,6 +260,7 @@ def test_windows_over_the_publish_time_are_complete_for_all_subscriptions(env: A
     clock = ManualClock(start=1000.0)
     with orders(clock=clock) as emulator:
         names = ["first", "second", "third"]
+        to_the_middle_of_a_minute(clock)
         subscribe(emulator, *names)
         for minute in range(3):
             emulator.publish_all(TOPIC, json_messages(*(json.dumps({"id": f"{minute}-{i}"}) for i in range(10))))
