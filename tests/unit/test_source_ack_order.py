@@ -226,4 +226,4 @@ class Ordered(RuleBasedStateMachine):
 
 
 TestOrdered = pytest.mark.feature("SRC-22")(pytest.mark.feature("SRC-24")(Ordered.TestCase))
-TestOrdered.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestOrdered.settings = settings(max_examples=1000, stateful_step_count=50, deadline=None)

@@ -54,6 +54,27 @@ def test_a_key_goes_on_without_its_first_message_when_that_never_comes_again() -
     assert key.taken("4") == (["4"], [])
 
 
+def test_a_later_message_that_comes_twice_around_an_earlier_one_does_not_overtake_it() -> None:
+    key = Key()
+    assert key.taken("2", suffix="-unheard") == ([], ["ack-2-unheard"])
+    key.tracker.heard(["ack-1"])
+    assert key.taken("3", "2", "3", suffix="-b") == ([], ["ack-3-b", "ack-2-b"])
+    assert key.taken("3", suffix="-c") == ([], ["ack-3-c"])
+    assert key.taken("2", "3", suffix="-d") == (["2", "3"], [])
+
+
+def test_the_order_of_what_never_was_held_stays_known_when_an_earlier_message_goes_back() -> None:
+    one: AckTracker[str] = AckTracker(KnownMessages(), ordered=True)
+    held = one.receive(Delivery(["ack-1"], ["1"], [1], ["1"], ["key"]), 0).chunk
+    assert held is not None
+    assert one.refuse(Delivery(["ack-2"], ["2"], [1], ["2"], ["key"]), 0).give_back == ["ack-2"]
+    assert held.lapse(0) == ["ack-1"]
+    one.heard(["ack-1"])
+    ids = ["3", "2", "3"]
+    receipt = one.receive(Delivery([f"ack-{n}" for n in range(3)], ids, [1] * 3, [*ids], ["key"] * 3), 0)
+    assert (receipt.chunk, receipt.give_back) == (None, ["ack-0", "ack-1"])
+
+
 def test_what_a_stream_without_room_brings_of_a_key_goes_back_until_its_first_message_comes() -> None:
     key = Key()
     key.tracker.heard(["ack-1"])

@@ -139,8 +139,8 @@ class AckTracker(Generic[P]):
     def _take_known(self, delivery: Delivery[P], receipt: Receipt[P], now: float) -> Delivery[P]:
         """Replaces the ack ids of messages already known, and returns the delivery without them and what must go back."""
         positions: dict[Chunk[P], dict[str, int]] = {}
-        nacked: set[str] = set()
-        """Ordering keys of which a message must go back; the service redelivers the later ones with the first."""
+        nacked: dict[str, str] = {}
+        """By ordering key, which message of the response is nacked: the service redelivers the later ones with it."""
         new: dict[str, int] = {}
         """Where each message that is new stands in the delivery; it is kept under its last ack id."""
         for i, (ack_id, message_id) in enumerate(zip(delivery.ack_ids, delivery.message_ids, strict=True)):
@@ -157,9 +157,10 @@ class AckTracker(Generic[P]):
             elif message_id in new:
                 delivery.ack_ids[new[message_id]] = ack_id
             elif self._returned and delivery.keys and not self._returned.admits(delivery.keys[i], message_id, now):
-                if delivery.keys[i] not in nacked:
-                    nacked.add(delivery.keys[i])
-                    self._returned.nacked(delivery.keys[i], message_id)
+                key = delivery.keys[i]
+                if key not in nacked or not self._returned.goes_with(key, message_id, nacked[key]):
+                    nacked[key] = message_id
+                    self._returned.nacked(key, message_id)
                     receipt.give_back.append(ack_id)
             else:
                 new[message_id] = i

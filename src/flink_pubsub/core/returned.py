@@ -7,16 +7,20 @@ life of a key:
 1. *Returned*: messages of it were given back, with a nack for the first one, which stands for all. Until the service has
    answered it, only that first message is taken in; whatever else arrives goes back too.
 2. *Heard*: the service has answered. What arrives may have been sent before, so it goes back too, with a nack of its own.
-3. The first message arrives, or another one for the second time since 2: it was sent after 2, so from here on the service
-   delivers the key in order, and the key is forgotten.
+3. The first message arrives, or another one for the second time since 2 with no earlier one in between: it was sent after 2,
+   so from here on the service delivers the key in order, and the key is forgotten.
 
-The second way to 3 is for keys whose first message never comes again, since the service dead-lettered or dropped it. When held
-messages are given back in 1 or 2, it begins anew with them: what was known before may be under way once more already, behind
-the messages that go back now. A key that nothing ever arrives for again is forgotten when no delivery can be that late.
+The second way to 3 is for keys whose first message never comes again, since the service dead-lettered or dropped it. Which of
+two messages is the earlier one is known because each is seen for the first time in order.
+
+When held messages are given back in 1 or 2, it begins anew with them, which are before all others: what was known before may
+be under way once more already, behind them. A key that nothing ever arrives for again is forgotten when no delivery can be that
+late.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
@@ -26,14 +30,17 @@ FORGET_SECONDS = 1200.0
 
 @dataclass(slots=True)
 class _Returned:
-    first: str
-    """Id of the message to come first."""
     nack: str
-    """The ack id that was nacked for it."""
+    """The ack id that was nacked for the first message."""
     since: float
     heard: bool = False
-    again: set[str] = field(default_factory=set)
-    """Ids of what was nacked since."""
+    places: dict[str, int] = field(default_factory=dict)
+    """Of each message seen, by its id: how many were before it."""
+    again: list[int] = field(default_factory=list)
+    """Places of what was nacked since 2 and may come for the second time, in order."""
+
+    def place(self, message_id: str) -> int:
+        return self.places.setdefault(message_id, len(self.places))
 
 
 class ReturnedKeys:
@@ -50,9 +57,11 @@ class ReturnedKeys:
         """Notes held messages that go back together: the key of each, its id, and the ack id nacked for it. An empty key has no
         order."""
         messages = list(messages)
-        for key, _, _ in messages:
-            self._keys.pop(key, None)
+        before = {key: self._keys.pop(key) for key, _, _ in messages if key in self._keys}
         self.refused(messages, now)
+        for key, returned in before.items():
+            for message_id in returned.places:  # in their order, which is after what was held
+                self._keys[key].place(message_id)
 
     def refused(self, messages: Iterable[tuple[str, str, str]], now: float) -> None:
         """Notes delivered messages that go back without having been held."""
@@ -60,7 +69,7 @@ class ReturnedKeys:
             del self._keys[next(iter(self._keys))]
         for key, message_id, ack_id in messages:
             if key:
-                returned = self._keys.pop(key, None) or _Returned(message_id, ack_id, now)
+                returned = self._keys.pop(key, None) or _Returned(ack_id, now)
                 returned.since = now
                 self._keys[key] = returned
                 self.nacked(key, message_id)
@@ -68,8 +77,15 @@ class ReturnedKeys:
     def nacked(self, key: str, message_id: str) -> None:
         """Notes a message of a key in 1 or 2 that was not taken in."""
         returned = self._keys[key]
+        place = returned.place(message_id)
         if returned.heard:
-            returned.again.add(message_id)
+            del returned.again[bisect_left(returned.again, place) :]
+            returned.again.append(place)
+
+    def goes_with(self, key: str, message_id: str, other: str) -> bool:
+        """Whether a message that is not taken in is after another one of the key, so that it is redelivered with that."""
+        returned = self._keys[key]
+        return returned.place(message_id) > returned.place(other)
 
     def heard(self, ack_ids: Container[str]) -> None:
         """Notes that the service has answered these nacks, or that they were given up, after the end of their leases."""
@@ -81,7 +97,9 @@ class ReturnedKeys:
         returned = self._keys.get(key)
         if returned is None:
             return True
-        if message_id == returned.first or message_id in returned.again or now - returned.since > FORGET_SECONDS:
+        place = returned.place(message_id)
+        at = bisect_left(returned.again, place)
+        if place == 0 or returned.again[at : at + 1] == [place] or now - returned.since > FORGET_SECONDS:
             del self._keys[key]
             return True
         return False
