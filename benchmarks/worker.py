@@ -78,7 +78,7 @@ class Reader:
         taken, last = 0, -1
         while taken < messages:
             self._worker.send(Kind.FETCH)
-            for _, first, count in record_blocks(self._worker.expect(Kind.RECORDS)):
+            for first, count in record_blocks(self._worker.expect(Kind.RECORDS)):
                 taken += count
                 last = first + count - 1
         return last

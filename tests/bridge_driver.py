@@ -141,8 +141,8 @@ class WorkerDriver:
         return self.process.wait(PATIENCE)
 
 
-def record_blocks(body: bytes) -> Iterator[tuple[int, int, int]]:
-    """Flags, first sequence number and number of messages of each block of a RECORDS frame."""
+def record_blocks(body: bytes) -> Iterator[tuple[int, int]]:
+    """First sequence number and number of messages of each block of a RECORDS frame."""
     position = 0
     while position < len(body):
         _, flags, first, messages, records = _BLOCK.unpack_from(body, position)
@@ -151,5 +151,5 @@ def record_blocks(body: bytes) -> Iterator[tuple[int, int, int]]:
         if not flags & 8:
             position += 4 * messages * bool(flags & 1) + 8 * records * bool(flags & 2)
         position += 4 * columns + sum(struct.unpack_from(f">{columns}I", body, position))
-        yield flags, first, messages
+        yield first, messages
     assert position == len(body), f"blocks of {position} bytes in a frame of {len(body)}"
